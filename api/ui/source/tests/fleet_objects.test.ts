@@ -41,7 +41,7 @@ describe("a rule in its form", () => {
     expect(summaryOf({ ...blankRule("x"), destinations: ["a", "b", "c", "d", "e"] })).toBe("a, b, c +2");
     expect(summaryOf({ ...blankRule("x"), methods: ["*"], destinations: ["a"] })).toBe("a · plain HTTP");
     expect(summaryOf({ ...blankRule("x"), tunnel: true, destinations: [":443"] })).toBe(":443 · tunnels");
-    expect([limitsOf(ruleValue(stored as never)), limitsOf({ use: "", limits: { ...blankRule("x").limits, bandwidth_out: 1_000_000 } })]).toEqual([["5 connections"], ["1 MB/s to clients"]]);
+    expect([limitsOf(ruleValue(stored as never)), limitsOf({ use: "", limits: { ...blankRule("x").limits, bandwidth_out: 1_000_000, connections: 1 } })]).toEqual([["5 connections"], ["1 MB/s to clients", "1 connection"]]);
     expect([summaryOf(blankRule("x")), actionOf({ use: "deny" }).word]).toEqual(["every request", "deny"]);
   });
 });

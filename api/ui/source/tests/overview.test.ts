@@ -17,17 +17,17 @@ test("what is missing does not count in a mean", () => {
 
 const ENTRY: Entry = { severity: "warning", kind: "list", id: "lst_1", name: "ads", reason: "list_fetch_failed", error: "in English", since: null, count: 1, parts: [], upstream: null, fix: "fetch", detail: "404", percent: null, ends_at: null, fetched_at: null };
 const SAID: [Partial<Entry>, string, string][] = [
-  [{}, "404. It has no content yet, so rules that deny it deny everything.", "404. Sie hat noch keinen Inhalt; Regeln, die sie verbieten, verbieten alles."],
-  [{ kind: "pool", reason: "upstream_down", count: 2, parts: ["paris", "rome"], detail: "refused" }, "2 upstreams, paris, rome: refused", "2 Upstreams, paris, rome: refused"],
-  [{ kind: "proxy", reason: "upstream_down", count: 7, parts: ["a"], detail: "refused" }, "7 upstreams, a, …: refused", "7 Upstreams, a, …: refused"],
-  [{ kind: "pool", reason: "upstream_down", parts: ["a"], detail: "the upstream a is down" }, "the upstream a is down", "the upstream a is down"],
-  [{ kind: "proxy", reason: "list_unreadable", count: 2, parts: ["ads", "mail"], detail: "empty" }, "2 lists, ads, mail: empty", "2 Listen, ads, mail: empty"],
-  [{ kind: "pool", reason: "pool_fetch_failed", detail: "404" }, "404. It has no upstreams yet, so nothing can be reached through it.", "404. Er hat noch keine Upstreams; durch ihn ist nichts erreichbar."],
+  [{}, "404. It has no content yet, so rules that deny it deny everything.", "„404“. Sie hat noch keinen Inhalt; Regeln, die sie verbieten, verbieten alles."],
+  [{ kind: "pool", reason: "upstream_down", count: 2, parts: ["paris", "rome"], detail: "refused" }, "2 upstreams, paris, rome: refused", "2 Upstreams, paris, rome: „refused“"],
+  [{ kind: "proxy", reason: "upstream_down", count: 7, parts: ["a"], detail: "refused" }, "7 upstreams, a, …: refused", "7 Upstreams, a, …: „refused“"],
+  [{ kind: "pool", reason: "upstream_down", parts: ["a"], detail: "the upstream a is down" }, "the upstream a is down", "„the upstream a is down“"],
+  [{ kind: "proxy", reason: "list_unreadable", count: 2, parts: ["ads", "mail"], detail: "empty" }, "2 lists, ads, mail: empty", "2 Listen, ads, mail: „empty“"],
+  [{ kind: "pool", reason: "pool_fetch_failed", detail: "404" }, "404. It has no upstreams yet, so nothing can be reached through it.", "„404“. Er hat noch keine Upstreams; durch ihn ist nichts erreichbar."],
   [{ kind: "account", reason: "quota_reached", count: 7, parts: ["ada", "bob"] }, "ada, bob, … have used up their quotas.", "ada, bob, … haben ihre Kontingente aufgebraucht."],
   [{ kind: "disk", reason: "disk_full", percent: 93 }, "93 % in use", "93 % belegt"],
   [{ kind: "user", reason: "first_password" }, "The first password is still in use, and stored in a file.", "Das erste Passwort gilt noch und steht in einer Datei."],
   [{ kind: "webhook", reason: "deliveries_given_up", detail: "proxy.down" }, "Deliveries were given up, most recently of proxy.down.", "Zustellungen wurden aufgegeben, zuletzt von proxy.down."],
-  [{ kind: "actor", reason: "process", detail: null }, "in English", "in English"],
+  [{ kind: "actor", reason: "process", detail: null }, "in English", "„in English“"],
 ];
 
 test("what needs attention is said in the language of the page", async () => {

@@ -1,4 +1,5 @@
 /** What the API says when it refuses: one class for all of it. */
+import { cited } from "../lib/cited";
 
 interface Parts {
   /** 0: there was no response. */
@@ -29,12 +30,13 @@ export class ApiError extends Error {
     const details = record(this.details);
     const all = Array.isArray(details.errors) ? details.errors.map(record) : [details];
     const found = all.filter((each) => typeof each.field === "string" && typeof each.error === "string");
-    return Object.fromEntries(found.map((each) => [each.field as string, each.error as string]));
+    return Object.fromEntries(found.map((each) => [each.field as string, cited(each.error as string)]));
   }
 
-  /** What is wrong with a request as a whole, of a 400 that names no field. */
+  /** What is wrong with a request as a whole, of a 400 that names no field, or why a rule forbids it, of a 403. */
   get whole(): string | null {
-    const { field, error } = record(this.details);
+    const { field, error, reason } = record(this.details);
+    if (this.status === 403 && typeof reason === "string") return reason;
     return typeof error === "string" && typeof field !== "string" ? error : null;
   }
 

@@ -82,25 +82,29 @@ export function sorted<T>(rows: readonly T[], columns: readonly Column<T>[], ord
 /** Tables with fewer columns have none to choose. */
 export const FEW = 5;
 
+/** Those on a card, unless the reader chose others. */
+export const onCard = <T>(columns: readonly Column<T>[]): Column<T>[] => columns.filter(({ hidden, card }) => !hidden && card !== "hide");
+
+/** What was chosen since the page was loaded, by the names of tables: all that show one table know it. */
+const chosen = $state<Record<string, string | null>>({});
+
 /**
  * The columns that the reader chose for a table: those in the address, if it has a name for that, or those that this browser has kept.
  * To be made while a component is made.
  */
 export class Shown {
   #view: string | undefined;
-  #kept = $state.raw<string | null>(null);
   #name: string;
 
   /** `columns` are all that there are. */
   constructor(view: string | undefined, columns: readonly { key: string }[]) {
     this.#view = view;
     this.#name = `columns.${view ?? columns.map((each) => each.key).join(".")}`;
-    this.#kept = kept.get(this.#name);
   }
 
   /** Their keys; null without a choice. */
   get keys(): string[] | null {
-    const found = (this.#view && router.query.get("columns")) || this.#kept;
+    const found = (this.#view && router.query.get("columns")) || (chosen[this.#name] ?? kept.get(this.#name));
     return found ? found.split(",") : null;
   }
 
@@ -125,7 +129,7 @@ export class Shown {
 
   #set(keys: string | null): void {
     kept.set(this.#name, keys);
-    this.#kept = keys;
+    chosen[this.#name] = keys;
     if (!this.#view) return;
     const query = new URLSearchParams(router.query);
     if (keys === null) query.delete("columns");

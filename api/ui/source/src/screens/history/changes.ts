@@ -1,7 +1,7 @@
 /** What was changed or done, from two sources: revisions, which can be undone, and entries of the audit trail. Those of one request are one row. */
 import { api, data, type Schemas } from "../../api/client";
 import { merged, type Source } from "./merged";
-import { t } from "../../texts";
+import { t, tMaybe } from "../../texts";
 import { KINDS } from "../../lib/revision";
 
 export type Entry = Schemas["AuditEntry"];
@@ -102,9 +102,11 @@ export function whoOf({ actor }: Pick<Entry, "actor">): string {
   return actor.username ?? actor.user_id ?? t(`audit.actor.${actor.type}`);
 }
 
-/** What it was done to: `proxy office`. */
+/** What it was done to: `Proxy office`. */
 export function resourceOf({ resource }: Entry): string {
-  return resource ? [...new Set([resource.type, resource.name ?? resource.id])].join(" ") : "–";
+  if (!resource) return "–";
+  const name = resource.name ?? resource.id;
+  return [tMaybe(`history.kind.${resource.type}`, resource.type), ...(name === resource.type ? [] : [name])].join(" ");
 }
 
 /** The entry of a key, if it is one. */

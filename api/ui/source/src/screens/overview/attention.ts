@@ -1,6 +1,7 @@
 /** What an entry of "needs attention" says in the language of the page, where it is dealt with, and what mends it. */
 import { api, data } from "../../api/client";
 import { screenAt } from "../../areas";
+import { cited } from "../../lib/cited";
 import { moment } from "../../lib/format";
 import { placed } from "../../lib/places";
 import { url } from "../../lib/router.svelte";
@@ -30,7 +31,7 @@ export function placeOf(entry: Entry): string | null {
 
 /** What is wrong, beside the word for its reason. */
 export function wordsOf(entry: Entry): string {
-  const detail = entry.detail ?? entry.error;
+  const detail = cited(entry.detail ?? entry.error);
   if (entry.reason === "quota_reached") return t("overview.says.quota", { n: entry.count, names: entry.parts.join(", ") + (entry.count > entry.parts.length ? ", …" : "") });
   if (entry.count > 1 && entry.parts.length) return t(entry.reason === "list_unreadable" ? "overview.says.lists" : "overview.says.parts", { n: entry.count, names: entry.parts.join(", ") + (entry.count > entry.parts.length ? ", …" : ""), detail });
   switch (entry.reason) {
@@ -44,7 +45,7 @@ export function wordsOf(entry: Entry): string {
     case "memory_full":
       return t("overview.says.full", { percent: entry.percent ?? "" });
     case "deliveries_given_up":
-      return t("overview.says.given_up", { event: detail });
+      return t("overview.says.given_up", { event: entry.detail ?? "" });
     case "first_password":
       return t("overview.says.first_password");
     default:

@@ -21,7 +21,7 @@ export function summaryOf(rule: Pick<RuleValue, "accounts" | "destinations" | "c
 
 /** `1 MB/s to clients`: its limits, each in a few words. */
 export function limitsOf({ use, limits }: Pick<RuleValue, "use" | "limits">): string[] {
-  return use === "deny" ? [] : RULE_LIMITS.filter((key) => limits[key]).map((key) => `${limitText(key, limits[key]!)} ${t(`policies.limit.${key}`)}`);
+  return use === "deny" ? [] : RULE_LIMITS.filter((key) => limits[key]).map((key) => t(`policies.limit.${key}`, { n: limits[key]!, value: limitText(key, limits[key]!) }));
 }
 
 function brief(entries: readonly string[]): string {

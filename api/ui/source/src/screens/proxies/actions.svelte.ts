@@ -31,7 +31,7 @@ export class ProxyActions {
     this.busy = true;
     try {
       await run(action, id);
-      toasts.done(t(DONE[action], { name }));
+      toasts.done(t(DONE[action], { name }), action === "stop" ? { title: t("proxies.start.again"), run: () => void this.one("start", { id, name }) } : null);
     } catch (error) {
       toasts.failed(error, t(`proxies.${action}.failed`, { name }));
     } finally {

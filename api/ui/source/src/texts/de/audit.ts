@@ -22,4 +22,12 @@ export const audit: Texts["audit"] = {
   "actor.anonymous": "nicht angemeldet",
   "actor.system": "der Dienst",
   "actor.command_line": "Befehlszeile",
+  "hash": "Hash",
+  "method.bearer": "Zugriffstoken",
+  "method.basic": "Passwort in jeder Anfrage",
+  "method.api_key": "API-Schlüssel",
+  "method.password": "Passwort",
+  "method.oauth2": "Identitätsanbieter",
+  "method.cookie": "Browser-Sitzung",
+  "method.account_token": "Zugriffstoken eines Kontos",
 };

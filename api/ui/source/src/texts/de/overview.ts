@@ -85,7 +85,7 @@ export const overview = {
   "flow.proxies": "Proxys",
   "flow.exits": "Ausgänge",
   "flow.targets": "Ziele",
-  "flow.others": "{n} weitere",
+  "flow.others": "noch {n}",
   "flow.direct": "Direkt",
   "flow.unnamed.account": "Ohne Konto",
   "flow.unnamed.proxy": "Gelöschter Proxy",

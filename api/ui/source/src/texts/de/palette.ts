@@ -26,7 +26,7 @@ export const palette: Texts["palette"] = {
   "why.words": "warum,why",
   "credential": "Neuer Zugangsschlüssel für {name}",
   "credential.words": "neuer zugangsschlüssel für,zugangsschlüssel für,new credential for,new credential",
-  "new.undo": "Letzte Änderung rückgängig machen",
+  "new.undo": "Letzte Änderung zurücknehmen",
   "new.proxy": "Neuer Proxy",
   "new.account": "Neues Konto",
   "new.pool": "Neuer Pool",

@@ -18,7 +18,7 @@ export const proxyrules: Texts["proxyrules"] = {
   "lists.report": "Diese Regeln verbieten nichts: Im Log steht, was sie verbieten würden. Der Egress-Schutz gilt immer.",
   "none.clients": "Keine Regel: Jeder Client, der den Port erreicht, darf den Proxy benutzen.",
   "none.destinations": "Keine Regel: Clients erreichen alles, was der Egress-Schutz erlaubt.",
-  "more": "{n} weitere in der Konfiguration.",
+  "more": "Noch {n} in der Konfiguration.",
   "decides": "entscheidet",
   "order": "Reihenfolge der Entscheidungen",
   "order.text": "Der erste Schritt, der eine Anfrage ablehnt, entscheidet; spätere werden nicht geprüft.",
@@ -45,5 +45,5 @@ export const proxyrules: Texts["proxyrules"] = {
   "accounts": "Konten, die diesen Proxy benutzen dürfen",
   "everywhere.unknown": "Ihre Rolle darf die Einstellungen nicht lesen.",
   "policy.gone": "Die Richtlinie {name} gibt es nicht, deshalb wird alles abgelehnt.",
-  "policy.more": "{n} weitere in der Richtlinie.",
+  "policy.more": "Noch {n} in der Richtlinie.",
 };

@@ -1,6 +1,6 @@
 /** Der Rahmen, was alle Seiten teilen, und was über Fehler gesagt wird. */
 export const common = {
-  "not_listed": "{n} weitere nicht angezeigt.",
+  "not_listed": "Noch {n} nicht angezeigt.",
   "removed": "{name} entfernt",
   "revoke": "Widerrufen",
   "role": "Rolle",
@@ -43,7 +43,7 @@ export const common = {
   "bulk.outcome": "{n} von {total} erledigt.",
   "bulk.left": "{n} nicht versucht.",
   "bulk.selected": "Die anderen bleiben ausgewählt.",
-  "bulk.more": "{n} weitere",
+  "bulk.more": "noch {n}",
   "tags.add": "Tags hinzufügen",
   "tags.remove": "Tags entfernen",
   "tags.hint": "Enter oder Komma fügt ein Tag hinzu",
@@ -95,7 +95,7 @@ export const common = {
   "review.title": "Änderungen prüfen",
   "theirs": "Andere Änderungen",
   "yours": "Ihre Änderungen",
-  "take_theirs": "Andere übernehmen",
+  "take_theirs": "Die anderen übernehmen",
   "keep_mine": "Meine behalten",
   "unsaved": "Es gibt ungespeicherte Änderungen. Trotzdem verlassen?",
   "zoom_out": "Zoom zurücksetzen",
@@ -159,6 +159,12 @@ export const errors = {
   "reload": "Neu laden",
   "unreadable": "Der Dienst ist nicht erreichbar: Unter seiner Adresse hat etwas anderes geantwortet.",
   "filters": "Ändern oder entfernen Sie die Filter.",
+  "cited": "„{text}“",
+  "code.NOT_FOUND": "Es wurde nicht gefunden.",
+  "code.UNAVAILABLE": "Ein Teil des Dienstes antwortet nicht. Versuchen Sie es gleich noch einmal.",
+  "code.BEHIND": "Dieser Knoten hat die neueste Konfiguration noch nicht. Versuchen Sie es gleich noch einmal.",
+  "code.DATABASE_UNAVAILABLE": "Die Datenbank der Flotte ist zurzeit nicht benutzbar. Es wurde nichts geändert.",
+  "code.OUTCOME_UNKNOWN": "Die Datenbank der Flotte hat nicht rechtzeitig geantwortet. Ob die Änderung gilt, steht dann im Audit-Log.",
 };
 
 export const shell = {
@@ -217,6 +223,7 @@ export const shell = {
   "keys.choose": "Zeile auswählen",
   "keys.end": "Verbindung oder Sitzung beenden",
   "keys.log": "Log zur Zeile öffnen",
+  "keys.message": "Ausführen, was die letzte Meldung anbietet, etwa zurücknehmen",
   "starting": "Verbindung zum Dienst wird aufgebaut …",
   "sign_in.title": "Anmelden",
   "sign_in.or": "oder",
@@ -237,9 +244,9 @@ export const shell = {
   "first_password": "Eigenes Passwort wählen",
   "first_password.text": "Sie haben sich mit dem ersten Passwort angemeldet, das erzeugt wurde und in einer Datei steht. Wählen Sie eines, das nur Sie kennen.",
   "first_password.keep": "Vorerst behalten",
-  "first_password.keep.text": "Das Audit-Log hält es fest, und bei der nächsten Anmeldung werden Sie wieder gefragt.",
+  "first_password.keep.text": "Behalten Sie es, steht das im Audit-Log, und bei der nächsten Anmeldung werden Sie wieder gefragt.",
   "first_password.failed": "Ihre Wahl konnte nicht gespeichert werden",
-  "sign_in.first.reset": "Verloren? Dieser Befehl setzt auf dem Server ein neues:",
+  "sign_in.first.reset": "Passwort verloren? Dieser Befehl setzt auf dem Server ein neues:",
   "sign_in.show": "Passwort anzeigen",
   "sign_in.hide": "Passwort verbergen",
 };

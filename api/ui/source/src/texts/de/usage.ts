@@ -22,7 +22,7 @@ export const usage: Texts["usage"] = {
   "share": "Anteil",
   "price": "Preis pro GB",
   "amount": "Betrag",
-  "others": "{n} weiteres|{n} weitere",
+  "others": "noch {n}",
   "total": "Summe",
   "more": "Das sind die {n} mit dem größten Verbrauch. Die CSV-Datei enthält alle.",
   "csv": "CSV herunterladen",

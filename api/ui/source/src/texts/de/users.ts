@@ -13,7 +13,7 @@ export const users = {
   "role.user.hint": "Liest Proxys und Metriken",
   "role.auditor.hint": "Liest alles, auch das Audit-Log",
   "email": "E-Mail",
-  "provider": "Anbieter",
+  "provider": "Identitätsanbieter",
   "last_login": "Letzte Anmeldung",
   "permissions": "Berechtigungen",
   "permissions.all": "Alle (*)",

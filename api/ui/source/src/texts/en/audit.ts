@@ -20,4 +20,12 @@ export const audit = {
   "actor.anonymous": "not signed in",
   "actor.system": "the service",
   "actor.command_line": "command line",
+  "hash": "Hash",
+  "method.bearer": "access token",
+  "method.basic": "password with each request",
+  "method.api_key": "API key",
+  "method.password": "password",
+  "method.oauth2": "identity provider",
+  "method.cookie": "browser session",
+  "method.account_token": "access token of an account",
 };

@@ -22,7 +22,7 @@ export const connections = {
   "end_all": "End all",
   "end_all.title": "End connections",
   "end_all.text": "Ends the {n} open connection that matches the filters. Its client sees it break.|Ends the {n} open connections that match the filters. Their clients see them break.",
-  "end_all.everything": "Ends all {n} open connections of all proxies. Their clients see them break.",
+  "end_all.everything": "Ends the {n} open connection of all proxies. Its client sees it break.|Ends all {n} open connections of all proxies. Their clients see them break.",
   "end_all.done": "{n} connection ended|{n} connections ended",
   "end_all.failed": "The connections could not be ended",
   "unavailable": "{n} proxy does not respond and is not included: {names}|{n} proxies do not respond and are not included: {names}",

@@ -29,7 +29,7 @@ export const history = {
   "many.user": "{n} user|{n} users",
   "many.api_key": "{n} API key|{n} API keys",
   "many.webhook": "{n} webhook|{n} webhooks",
-  "many.settings": "{n} settings",
+  "many.settings": "{n} setting|{n} settings",
   "many.node": "{n} node|{n} nodes",
   "restored": "restores {n}",
   "undone": "undoes {n}",

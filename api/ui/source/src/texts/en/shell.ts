@@ -159,6 +159,12 @@ export const errors = {
   "reload": "Reload",
   "unreadable": "The service can't be reached: something else responded at its address.",
   "filters": "Change or clear the filters.",
+  "cited": "{text}",
+  "code.NOT_FOUND": "It was not found.",
+  "code.UNAVAILABLE": "A part of the service does not respond. Try again in a moment.",
+  "code.BEHIND": "This node does not have the newest configuration yet. Try again in a moment.",
+  "code.DATABASE_UNAVAILABLE": "The database of the fleet can't be used at the moment. Nothing was changed.",
+  "code.OUTCOME_UNKNOWN": "The database of the fleet did not respond in time. The audit trail will say whether the change was made.",
 };
 
 export const shell = {
@@ -217,6 +223,7 @@ export const shell = {
   "keys.choose": "Select the row",
   "keys.end": "End the connection or session",
   "keys.log": "Open the log for the row",
+  "keys.message": "Do what the last message offers, such as undo",
   "starting": "Connecting to the service…",
   "sign_in.title": "Sign in",
   "sign_in.or": "or",
@@ -237,9 +244,9 @@ export const shell = {
   "first_password": "Choose your own password",
   "first_password.text": "You signed in with the first password, which was generated and is stored in a file. Choose one that only you know.",
   "first_password.keep": "Keep it for now",
-  "first_password.keep.text": "The audit trail records this, and the next sign-in asks you again.",
+  "first_password.keep.text": "If you keep it, the audit trail records that, and the next sign-in asks you again.",
   "first_password.failed": "Your choice could not be saved",
-  "sign_in.first.reset": "Lost it? This command sets a new one, on the server:",
+  "sign_in.first.reset": "Lost the password? This command sets a new one, on the server:",
   "sign_in.show": "Show password",
   "sign_in.hide": "Hide password",
 };

@@ -2,6 +2,7 @@
  * Accounts as lines of a CSV file, as the command line reads them: a column for each field of the API, nested ones with
  * dots. An empty cell says nothing, `null` is null, and entries of lists are separated by semicolons or a JSON array.
  */
+import { t } from "../../../texts";
 import { records } from "./csv";
 
 type Reader = (cell: string) => unknown;
@@ -20,19 +21,19 @@ const plain: Reader = (cell) => cell;
 const nullable: Reader = (cell) => (cell === "null" ? null : cell);
 const amount: Reader = (cell) => {
   if (cell === "null") return null;
-  if (!/^[0-9]+$/.test(cell)) throw new Error("must be a whole number");
+  if (!/^[0-9]+$/.test(cell)) throw new Error(t("accountimport.wrong.number"));
   return Number(cell);
 };
 const flag: Reader = (cell) => {
   const word = cell.toLowerCase();
-  if (!["true", "yes", "1", "false", "no", "0"].includes(word)) throw new Error("must be true or false");
+  if (!["true", "yes", "1", "false", "no", "0"].includes(word)) throw new Error(t("accountimport.wrong.flag"));
   return ["true", "yes", "1"].includes(word);
 };
 const json: Reader = (cell) => {
   try {
     return JSON.parse(cell) as unknown;
   } catch {
-    throw new Error("must be JSON");
+    throw new Error(t("accountimport.wrong.json"));
   }
 };
 const list: Reader = (cell) => {
@@ -58,7 +59,7 @@ export function accountsOf(text: string): { lines: Line[]; wrong: Wrong[] } {
   const wrong: Wrong[] = [];
   let columns: string[] | null = null;
   for (const record of records(text.replace(/^\ufeff/, ""))) {
-    if ("error" in record) wrong.push({ number: record.number, field: "", error: record.error });
+    if (!("cells" in record)) wrong.push({ number: record.number, field: "", error: t("accountimport.wrong.csv") });
     else if (columns === null) {
       columns = record.cells;
       wrong.push(...columns.flatMap((name, index) => wrongColumn(name, index, record.cells)));
@@ -69,19 +70,18 @@ export function accountsOf(text: string): { lines: Line[]; wrong: Wrong[] } {
       else wrong.push(...read);
     }
   }
-  if (columns === null && !wrong.length) wrong.push({ number: 1, field: "", error: "must name the columns" });
+  if (columns === null && !wrong.length) wrong.push({ number: 1, field: "", error: t("accountimport.wrong.columns") });
   return { lines, wrong };
 }
 
 function wrongColumn(name: string, index: number, all: string[]): Wrong[] {
   const known = Object.hasOwn(FIELDS, name) || (name.startsWith(METADATA) && name !== METADATA);
-  const hint = name.includes(";") ? "separate columns with commas; " : "";
-  if (!known) return [{ number: 1, field: name, error: `is no column; ${hint}columns are ${Object.keys(FIELDS).join(", ")}, metadata.NAME` }];
-  return all.indexOf(name) === index ? [] : [{ number: 1, field: name, error: "is there twice" }];
+  if (!known) return [{ number: 1, field: name, error: t(name.includes(";") ? "accountimport.wrong.commas" : "accountimport.wrong.column", { columns: `${Object.keys(FIELDS).join(", ")}, metadata.NAME` }) }];
+  return all.indexOf(name) === index ? [] : [{ number: 1, field: name, error: t("accountimport.wrong.twice") }];
 }
 
 function lineOf(number: number, columns: string[], cells: string[]): Line | Wrong[] {
-  if (cells.length !== columns.length) return [{ number, field: "", error: `has ${cells.length} cells, and there are ${columns.length} columns` }];
+  if (cells.length !== columns.length) return [{ number, field: "", error: t("accountimport.wrong.cells", { n: cells.length, columns: columns.length }) }];
   const body: Record<string, unknown> = {};
   const wrong: Wrong[] = [];
   for (const [index, name] of columns.entries()) {
@@ -94,7 +94,7 @@ function lineOf(number: number, columns: string[], cells: string[]): Line | Wron
       wrong.push({ number, field: name, error: (error as Error).message });
     }
   }
-  if ("password" in body && "password_hash" in body) wrong.push({ number, field: "password_hash", error: "must be left out where a password is given" });
+  if ("password" in body && "password_hash" in body) wrong.push({ number, field: "password_hash", error: t("accountimport.wrong.passwords") });
   return wrong.length ? wrong : { number, body };
 }
 

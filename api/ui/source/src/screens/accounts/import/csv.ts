@@ -1,6 +1,6 @@
 /** CSV as RFC 4180 has it, with line ends of all systems. */
 
-export type CsvRecord = { number: number; cells: string[] } | { number: number; error: string };
+export type CsvRecord = { number: number; cells: string[] } | { number: number };
 
 /** The records of a file with the numbers of their first lines; what is no CSV is the last one. */
 export function* records(text: string): Generator<CsvRecord> {
@@ -13,7 +13,7 @@ export function* records(text: string): Generator<CsvRecord> {
       let cell: string;
       if (text[at] === '"') {
         const quoted = closed(text, at);
-        if (quoted === null) return yield { number, error: "is not CSV: a quote is not closed, or text follows it" };
+        if (quoted === null) return yield { number };
         cell = text.slice(at + 1, quoted).replaceAll('""', '"');
         line += cell.match(/\r\n|\r|\n/g)?.length ?? 0;
         at = quoted + 1;
