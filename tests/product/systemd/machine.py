@@ -180,16 +180,14 @@ class Machine:
         """What is in the journal of a unit."""
         return self.run("journalctl", "--no-pager", "--output=cat", f"--unit={unit}", check=False)
 
+    def wait_for_entry(self, text: str, unit: str = "proxyfleet") -> None:
+        """Return when the journal of a unit has it: what is written arrives there a moment later."""
+        wait_until(lambda: text in self.journal(unit), f"the journal has {text!r}", pause=0.1)
+
     def write(self, path: str, text: str, mode: int = 0o644) -> None:
         """Write a file in it; its folder is made."""
         self.run(
-            "sh",
-            "-c",
-            'mkdir -p "$(dirname "$1")" && cat >"$1" && chmod "$2" "$1"',
-            "sh",
-            path,
-            f"{mode:o}",
-            text=text,
+            "sh", "-c", 'mkdir -p "$(dirname "$1")" && cat >"$1" && chmod "$2" "$1"', "sh", path, f"{mode:o}", text=text
         )
 
     def install(self, release: str) -> None:

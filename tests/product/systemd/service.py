@@ -132,8 +132,5 @@ class ServiceOn:
         """New connections to a proxy of protocol `http`, tunnels through it, and calls of the API."""
         target = origin.url("/hello").split("/")[2]
         return Knocking(
-            through_proxy(port, origin.url("/hello")),
-            by_tunnel(port, target),
-            of_api(API),
-            inside=self.machine.network,
+            through_proxy(port, origin.url("/hello")), by_tunnel(port, target), of_api(API), inside=self.machine.network
         )
