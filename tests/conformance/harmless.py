@@ -130,11 +130,7 @@ STATE: tuple[tuple[str, str, str], ...] = (
     (r"metadata", r"must be left out", "depends on another parameter"),
     (rf"({_ACCOUNT})?expires_at", r"must be in the future", "the clock"),
     (r"tags|name|auth", r"is the name of|would have two|two accounts", "names are unique for each proxy"),
-    (
-        r"(users\[\d+\]\.)?username",
-        r"scripts|not seen|normal form|colon|at most|a blank",
-        "no pattern knows scripts",
-    ),
+    (r"(users\[\d+\]\.)?username", r"scripts|not seen|normal form|colon|at most|a blank", "no pattern knows scripts"),
     (r"(users\[\d+\]\.)?password", r"tried first|user name", "no pattern knows what is guessed first"),
     (r"users|status|role|permissions", r"your own account", "callers keep their own"),
     (r"port|protocol|password|events|kind", r"is required for a new", "whether it is there already"),

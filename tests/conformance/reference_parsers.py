@@ -267,11 +267,7 @@ def _read_body(reader: HTTPResponse, source: _Bytes, message: Message) -> None:
     message.rest = source.getvalue()[source.tell() :]
 
 
-REQUEST_PARSERS: dict[str, ReferenceParser] = {
-    "llhttp": llhttp_request,
-    "h11": h11_request,
-    "cpython": cpython_request,
-}
+REQUEST_PARSERS: dict[str, ReferenceParser] = {"llhttp": llhttp_request, "h11": h11_request, "cpython": cpython_request}
 RESPONSE_PARSERS: dict[str, ReferenceParser] = {
     "llhttp": llhttp_response,
     "h11": h11_answer,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from functools import cache
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -29,8 +30,14 @@ def interpreted(name: str) -> ModuleType:
 
 def attributes(thing: object) -> list[str]:
     """The names of what an object without `__dict__` has, whether Python made its class or the compiler."""
-    kinds = type(thing).__mro__
-    names = [name for kind in kinds for of in ("__slots__", "__mypyc_attrs__") for name in vars(kind).get(of, ())]
+    return _attributes(type(thing))
+
+
+@cache
+def _attributes(kind: type) -> list[str]:
+    names = [
+        name for each in kind.__mro__ for of in ("__slots__", "__mypyc_attrs__") for name in vars(each).get(of, ())
+    ]
     return [name for name in dict.fromkeys(names) if name != "__dict__"]
 
 

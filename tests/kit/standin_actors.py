@@ -28,7 +28,6 @@ from actors.bus.messages.metrics import Counters, ProxyStats
 from actors.bus.messages.specs import ProxySpec
 from actors.counters import NAMES, ZEROS
 from actors.process import Actor, Boot, set_up_logging
-from actors.supervision.processes.actor_specs import ActorClasses
 
 
 class Quiet(Actor):
@@ -124,15 +123,16 @@ class StubbornAtStart(Actor):
         raise SystemExit(7)
 
 
-STAND_INS = ActorClasses(
-    api="tests.kit.standin_actors:Asker",
-    forwarding="tests.kit.standin_actors:Echo",
-    metrics="tests.kit.standin_actors:Quiet",
-    logs="tests.kit.standin_actors:Quiet",
-    webhooks="tests.kit.standin_actors:Quiet",
-    resolver="tests.kit.standin_actors:Quiet",
-    pools="tests.kit.standin_actors:Quiet",
-)
+STAND_INS = {
+    "api": "tests.kit.standin_actors:Asker",
+    "forwarding": "tests.kit.standin_actors:Echo",
+    "metrics": "tests.kit.standin_actors:Quiet",
+    "logs": "tests.kit.standin_actors:Quiet",
+    "webhooks": "tests.kit.standin_actors:Quiet",
+    "resolver": "tests.kit.standin_actors:Quiet",
+    "pools": "tests.kit.standin_actors:Quiet",
+}
+"""By the fields of `ActorClasses`."""
 
 
 def counters(proxy_id: str, instance: int, requests: int, **more: Any) -> Counters:
@@ -174,6 +174,7 @@ def main() -> None:
     # Not above: each stand-in imports this module, and would take a quarter of a second of a core for these.
     from actors.supervision.listeners.bind import listen
     from actors.supervision.processes import instance, spawner
+    from actors.supervision.processes.actor_specs import ActorClasses
     from actors.supervision.supervisor import RuntimeResources, SupervisorProcess
     from config.files.paths import lock, open_data_dir, open_run_dir
     from config.settings.loading import load
@@ -185,7 +186,9 @@ def main() -> None:
     data, run = open_data_dir(directory / "data"), open_run_dir(directory / "run")
     resources = RuntimeResources(data, run, (lock(data.lock, "data"), lock(run.lock, "run")), listen("127.0.0.1", port))
     settings = load(None, {"server": {"drain_timeout": drain, "port": port}})
-    service = SupervisorProcess(settings, resources, load, lambda: print("ready"), STAND_INS._replace(**others))
+    service = SupervisorProcess(
+        settings, resources, load, lambda: print("ready"), ActorClasses(**{**STAND_INS, **others})
+    )
     sys.exit(service.run(()))
 
 

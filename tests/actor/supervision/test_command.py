@@ -317,10 +317,7 @@ def test_the_default_run_directory_is_found_again_and_its_name_can_not_be_forese
 
 @pytest.mark.parametrize("taken", ["a link", "a file", "another user's"])
 def test_a_run_directory_that_another_user_has_taken_is_left_to_them(
-    short: Path,
-    unprivileged: None,
-    monkeypatch: pytest.MonkeyPatch,
-    taken: str,
+    short: Path, unprivileged: None, monkeypatch: pytest.MonkeyPatch, taken: str
 ) -> None:
     before = default_run_dir(short, make=True)
     if taken == "another user's":

@@ -501,10 +501,7 @@ def test_sockets_are_taken_as_systemd_passes_them() -> None:
             text=True,
             timeout=180,
         )
-    assert done.stdout.splitlines() == [
-        str([("api", ports[0], False), ("other", ports[1], False)]),
-        "[]",
-    ], done.stderr
+    assert done.stdout.splitlines() == [str([("api", ports[0], False), ("other", ports[1], False)]), "[]"], done.stderr
 
 
 def test_what_is_no_socket_at_all_is_closed_and_stops_no_start() -> None:

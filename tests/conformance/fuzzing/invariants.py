@@ -21,6 +21,7 @@ CALLS_PER_OCTET = 8
 CALLS_AT_ONCE = 2_000
 
 _SHARED = (SessionConfig, Enum, type)
+_WITHOUT_PARTS = {bytes, bytearray, str, int, float, bool, type(None)}
 
 
 def deep_size(thing: object, seen: set[int] | None = None) -> int:
@@ -29,7 +30,8 @@ def deep_size(thing: object, seen: set[int] | None = None) -> int:
     if id(thing) in seen or isinstance(thing, _SHARED) or callable(thing):
         return 0
     seen.add(id(thing))
-    return sys.getsizeof(thing) + sum(deep_size(part, seen) for part in _parts(thing))
+    parts = () if type(thing) in _WITHOUT_PARTS else _parts(thing)
+    return sys.getsizeof(thing) + sum(deep_size(part, seen) for part in parts)
 
 
 def _parts(thing: object) -> list[Any]:
