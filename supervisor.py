@@ -7,6 +7,7 @@ start, they are ended.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -27,6 +28,8 @@ def main() -> None:
     """Run the command line of this process."""
     open_missing_streams()
     started = None
+    if sys.argv[1:2] == ["serve"]:
+        gc.disable()  # until the store is read: next to all that is loaded stays
     with ExitStack() as stack:
         if _starts_product(sys.argv[1:]):
             from actors.supervision.processes.zygote_process import first_processes

@@ -182,14 +182,7 @@ class ApiActor(Actor):
             pid = self.boot.params.get("supervisor_pid")
             self._store, proxies, self.node = opened or open_store(self.data_dir)
             self._services = Services(
-                self._store,
-                self._bridge,
-                settings,
-                self.data_dir,
-                self.run_dir,
-                pid,
-                proxies,
-                self.node,
+                self._store, self._bridge, settings, self.data_dir, self.run_dir, pid, proxies, self.node
             )
             self._services.pool_states.forget_deleted()
             self._services.pool_states.apply_stored()

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from api.call import Call, Reply
+from api.engine.responses import ResponseModel
 from api.http.body import MAX_BODY, SMALL
 from api.http.query import Query
 from api.security.permissions import BEYOND_SCOPE
@@ -39,7 +40,7 @@ class Operation:
     path: str
     id: str
     handler: Callable[[Call], Reply]
-    response: type[BaseModel] | None = None
+    response: type[ResponseModel] | None = None
     access: str = ""
     body: type[BaseModel] | None = None
     read_only: frozenset[str] = frozenset()

@@ -1,20 +1,22 @@
 """Models of the data of responses: what all share, and how they follow from the models that are stored
 (`config.model.declaration`).
 
-They only describe: no response is built from them. Tests validate every real response against its model, with
-exactly its fields.
+They only describe: no response is built from them, and a start makes none of them but as a plain class: models of
+pydantic (`model_of`) are made when the description is asked for. Tests validate every real response against its model,
+with exactly its fields.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from functools import cache
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, create_model
 from pydantic.fields import FieldInfo
+from pydantic_core import CoreSchema
 
-from config.model.declaration import MOMENT, Group, entries_of, extended, group_in, visible
+from config.model.declaration import MOMENT, Group, entries_of, group_in, visible
 from config.model.plans import Day
 
 Moment = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
@@ -35,10 +37,48 @@ Reason = Literal[
 HealthState = Literal["healthy", "degraded", "unhealthy"]
 
 
-class ResponseModel(BaseModel):
+Fields = Mapping[str, Any]
+"""Types by the names of fields; a type with a default is a pair."""
+
+
+class ResponseModel:
     """A part of a response. Later versions may add fields; none is renamed, retyped or removed."""
 
-    model_config = ConfigDict(extra="forbid", defer_build=True)  # few are built before the document is asked for
+    further: ClassVar[Callable[[Collection[str]], Fields]]
+    """Of a class that has it: returns its fields beside those with these names, which it states."""
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return handler(model_of(cls))
+
+
+_MODELS: dict[type, type[BaseModel]] = {}
+
+
+def model_of(cls: type[ResponseModel]) -> type[BaseModel]:
+    """The model of a response."""
+    if cls not in _MODELS:
+        _MODELS[cls] = _modelled(cls)
+    return _MODELS[cls]
+
+
+def _modelled(cls: type[ResponseModel]) -> type[BaseModel]:
+    hints, fields = get_type_hints(cls, include_extras=True), dict[str, Any]()
+    for each in reversed(cls.__mro__[:-2]):
+        own = vars(each)
+        fields |= {name: (hints[name], own.get(name, ...)) for name in own.get("__annotations__", ())}
+        added = own["further"].__func__(fields.keys()) if "further" in own else {}
+        pairs = {name: kind if isinstance(kind, tuple) else (kind, ...) for name, kind in added.items()}
+        fields |= {name: pair for name, pair in pairs.items() if name not in fields}
+    return create_model(cls.__name__, __base__=_Model, __module__=cls.__module__, __doc__=cls.__doc__, **fields)
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+def _made(name: str, doc: str | None, fields: Fields) -> type[ResponseModel]:
+    return type(name, (ResponseModel,), {"__doc__": doc, "further": staticmethod(lambda _stated: fields)})
 
 
 class Deleted(ResponseModel):
@@ -82,9 +122,7 @@ class NodesMeta(ResponseModel):
 
 
 _WINDOW: dict[str, Any] = {"days": (list[Day], ...), "from": (str, ...), "to": (str, ...)}
-ScheduleWindowView: Any = create_model(
-    "ScheduleWindowView", __base__=ResponseModel, __doc__="A window; it begins on each of the days.", **_WINDOW
-)
+ScheduleWindowView: Any = _made("ScheduleWindowView", "A window; it begins on each of the days.", _WINDOW)
 
 
 class ScheduleView(ResponseModel):
@@ -99,15 +137,15 @@ OF_INSTALLATION = ("id", "created_at", "updated_at")
 """Fields that entries of documents do not have."""
 
 
-def having(fields: Mapping[str, Any]) -> Callable[[type[F]], type[F]]:
-    """Decorates the model of a response: it has fields with these names and types, beside those that it states.
+def having(fields: Fields) -> Callable[[type[F]], type[F]]:
+    """Decorates the model of a response: it has these fields beside those that it states."""
+    return _with(lambda _stated: fields)
 
-    A type with a default is a pair.
-    """
 
+def _with(further: Callable[[Collection[str]], Fields]) -> Callable[[type[F]], type[F]]:
     def derive(cls: type[F]) -> type[F]:
-        added = {name: kind for name, kind in fields.items() if name not in cls.model_fields}
-        return extended(cls, {name: kind if isinstance(kind, tuple) else (kind, ...) for name, kind in added.items()})
+        cls.further = staticmethod(further)
+        return cls
 
     return derive
 
@@ -118,26 +156,30 @@ def shows(stored: type[BaseModel], but: Collection[str] = (), *, sparse: bool = 
     Of a field that may be long it has the number of entries. `sparse`: what says nothing is left out.
     """
 
-    def derive(cls: type[F]) -> type[F]:
+    def visibly(stated: Collection[str]) -> Fields:
         fields: dict[str, Any] = {}
         for name, info in visible(stored):
             entries = entries_of(info)
-            if name in but or name in cls.model_fields:
+            if name in but or name in stated:
                 continue
             if entries is not None:
                 fields[entries.count] = int
             else:
                 kind = _moment(info) if MOMENT in info.metadata else _type(info.annotation)
                 fields[name] = (kind | None, None) if sparse else kind
-        return having(fields)(cls)
+        return fields
 
-    return derive
+    return _with(visibly)
 
 
 def mirrors(message: type, empty_is_null: Collection[str] = ()) -> Callable[[type[F]], type[F]]:
     """Decorates the model of a response: it has all fields of a message of the bus, beside those that it states."""
-    kinds = {name: _as_list(kind) for name, kind in get_type_hints(message).items()}
-    return having({name: kind | None if name in empty_is_null else kind for name, kind in kinds.items()})
+
+    def mirrored(_stated: Collection[str]) -> Fields:
+        kinds = {name: _as_list(kind) for name, kind in get_type_hints(message).items()}
+        return {name: kind | None if name in empty_is_null else kind for name, kind in kinds.items()}
+
+    return _with(mirrored)
 
 
 def one_of(name: str, view: type[ResponseModel], doc: str = "", **more: Any) -> type[ResponseModel]:
@@ -145,24 +187,21 @@ def one_of(name: str, view: type[ResponseModel], doc: str = "", **more: Any) -> 
 
     A type with a default is a pair.
     """
-    more = {field: each if isinstance(each, tuple) else (each, ...) for field, each in more.items()}
-    fields: dict[str, Any] = {name: (view, ...), **more}
-    return create_model(f"One{name.capitalize()}", __base__=ResponseModel, __doc__=doc or f"A {name}.", **fields)
+    return _made(f"One{name.capitalize()}", doc or f"A {name}.", {name: view, **more})
 
 
 def page_of(name: str, collection: str, listed: type[ResponseModel], left_out: str) -> type[ResponseModel]:
     """A page of objects of the kind `name`, without their field `left_out`."""
-    fields: dict[str, Any] = {collection: (list[listed], ...), "has_more": (bool, ...)}  # type: ignore[valid-type]
+    fields: Fields = {collection: list[listed], "has_more": bool, "next_cursor": str | None}  # type: ignore[valid-type]
     next_one = "`next_cursor` leads to the next one; it is null on the last."
     doc = f"A page of {collection}, without their {left_out}. {next_one}"
-    fields["next_cursor"] = (str | None, ...)
-    return create_model(f"{name.capitalize()}Page", __base__=ResponseModel, __doc__=doc, **fields)
+    return _made(f"{name.capitalize()}Page", doc, fields)
 
 
 def all_of(title: str, collection: str, listed: type[ResponseModel]) -> type[ResponseModel]:
     """All objects of a collection."""
-    fields: dict[str, Any] = {collection: (list[listed], ...), "total": (int, ...)}  # type: ignore[valid-type]
-    return create_model(title, __base__=ResponseModel, __doc__=f"{collection.capitalize()}, oldest first.", **fields)
+    fields: Fields = {collection: list[listed], "total": int}  # type: ignore[valid-type]
+    return _made(title, f"{collection.capitalize()}, oldest first.", fields)
 
 
 def _as_list(kind: Any) -> Any:
@@ -183,5 +222,4 @@ def _type(annotation: Any) -> Any:
 @cache
 def group_view(stored: type[Group]) -> type[ResponseModel]:
     """A view of a group has all of its fields."""
-    fields: dict[str, Any] = {name: (_type(info.annotation), ...) for name, info in visible(stored)}
-    return create_model(stored.__name__, __base__=ResponseModel, __doc__=stored.__doc__, **fields)
+    return _made(stored.__name__, stored.__doc__, {name: _type(info.annotation) for name, info in visible(stored)})

@@ -27,11 +27,7 @@ SEARCHED = 100
 OF_NOW = BOOKKEEPING | {"ended", "previous_secrets"}
 """Fields that are never put back: times, the counter of a policy (`Policy.ended`), and secrets on their way out."""
 PASSWORDS = frozenset({"password_hash", "renewal_hash"})
-_UNITS = (
-    PASSWORDS,
-    frozenset({"protocol", "host", "port", "username", "password"}),
-    frozenset({"url", "headers"}),
-)
+_UNITS = (PASSWORDS, frozenset({"protocol", "host", "port", "username", "password"}), frozenset({"url", "headers"}))
 """Fields that are one: a secret must not get to a place that it was not given for."""
 
 

@@ -2,44 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 from api.call import Call, Reply
 from api.engine.operation import V1, delete, get, resource, update
-from api.engine.responses import ResponseModel, mirrors
+from api.engine.responses import F, ResponseModel, having, mirrors
 from api.http.query import Query, text
 from api.objects.live_settings import SettingsView
-from config.settings.groups import History, Logging
+from config.settings.groups import History, Logging, SettingsGroup
 from config.settings.loading import Configured, EffectiveValue
-from config.settings.runtime import SettingsUpdate, shows
+from config.settings.runtime import SettingsUpdate, live_fields
 from config.settings.settings import Auth, ProxyGroup, Server
 
 
-@shows(Server)
+def _shows(group: type[SettingsGroup]) -> Callable[[type[F]], type[F]]:
+    """A decorator: the response has the live settings of `group`, too."""
+    return having({key: field.annotation for key, (field, _) in live_fields(group).items()})
+
+
+@_shows(Server)
 class ServerSettings(ResponseModel):
     """The management API: where it listens, and for how many connections."""
 
     ssl_enabled: bool
 
 
-@shows(Logging)
+@_shows(Logging)
 class LoggingSettings(ResponseModel):
     """The log of the service, and the access records that are kept. `output` is the destination of both."""
 
 
-@shows(Auth)
+@_shows(Auth)
 class AuthSettings(ResponseModel):
     """`session_timeout` in seconds."""
 
     enabled: Literal[True]
 
 
-@shows(ProxyGroup)
+@_shows(ProxyGroup)
 class ProxyDefaults(ResponseModel):
     """Times are seconds. `policy` is the name of the policy that comes before all others, empty for none."""
 
 
-@shows(History)
+@_shows(History)
 class HistoryRetention(ResponseModel):
     """How long revisions of the configuration are kept, in days, and how many of them."""
 

@@ -20,6 +20,7 @@ from pydantic_core import core_schema
 
 from api.call import Call, RawBody, Reply
 from api.engine.operation import NONE, V1, Operation, get, resource
+from api.engine.responses import model_of
 from api.errors import NotFound
 from api.http import session_cookie
 from api.http.body import NDJSON
@@ -191,7 +192,7 @@ def build(operations: Iterable[Operation]) -> dict[str, Any]:
     table = tuple(operations)
     schemas = Schemas(
         (each.body for each in table if each.body is not None),
-        (*(each.response for each in table if each.response is not None), *EVENT_DATA.values()),
+        (*(model_of(each.response) for each in table if each.response is not None), *EVENT_DATA.values()),
     )
     paths: dict[str, dict[str, Any]] = {}
     for operation in table:
@@ -208,11 +209,7 @@ def build(operations: Iterable[Operation]) -> dict[str, Any]:
         "tags": [{"name": tag} for tag in dict.fromkeys(_tag(each) for each in table)],
         "paths": paths,
         "webhooks": {kind: {"post": _event(kind, schemas)} for kind in EVENT_DATA},
-        "components": {
-            "schemas": schemas.all,
-            "responses": error_responses(),
-            "securitySchemes": _SCHEMES,
-        },
+        "components": {"schemas": schemas.all, "responses": error_responses(), "securitySchemes": _SCHEMES},
         "security": _ANY_CREDENTIAL,
     }
 
@@ -319,7 +316,7 @@ def _success(operation: Operation, schemas: Schemas) -> dict[str, Any]:
         return {"description": operation.summary, "content": {operation.produces: {"schema": schema}}}
     envelope = {
         "type": "object",
-        "properties": {"success": {"const": True}, "data": schemas.reference(operation.response)},
+        "properties": {"success": {"const": True}, "data": schemas.reference(model_of(operation.response))},
         "required": ["success", "data"],
     }
     example = {"success": True, "data": example_of(operation.response)}

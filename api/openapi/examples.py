@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 
+from api.engine.responses import ResponseModel, model_of
+
 PROXY_ID = "prx_0123456789abcdef"
 
 VALUES: dict[str, Any] = {
@@ -76,6 +78,8 @@ _PLAIN: dict[Any, Any] = {str: "text", int: 1, float: 1.5, bool: True, type(None
 
 def example_of(kind: Any, name: str = "") -> Any:
     """A value of a model, or of the type of a field."""
+    if isinstance(kind, type) and issubclass(kind, ResponseModel):
+        kind = model_of(kind)
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         return {field.alias or key: _of_field(field, key) for key, field in kind.model_fields.items()}
     origin, arguments = get_origin(kind), get_args(kind)

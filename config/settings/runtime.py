@@ -13,13 +13,7 @@ from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Annotated, Any, Protocol, TypeVar
 
-from pydantic import (
-    BaseModel,
-    StrictBool,
-    StrictInt,
-    StrictStr,
-    ValidationError,
-)
+from pydantic import BaseModel, StrictBool, StrictInt, StrictStr, ValidationError
 from pydantic.fields import FieldInfo
 
 from config import OperatorError
@@ -46,12 +40,6 @@ def live_fields(group: type[SettingsGroup]) -> dict[str, tuple[FieldInfo, Live]]
         for marker in field.metadata
         if isinstance(marker, Live)
     }
-
-
-def shows(group: type[SettingsGroup]) -> Callable[[type[M]], type[M]]:
-    """A decorator: the model has the live settings of `group`, too, as the API shows them."""
-    fields = {key: (field.annotation, ...) for key, (field, _) in live_fields(group).items()}
-    return lambda model: extended(model, fields)
 
 
 def _changes_of(group: type[SettingsGroup]) -> Callable[[type[M]], type[M]]:

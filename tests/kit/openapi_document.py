@@ -10,6 +10,7 @@ from typing import Any
 from falcon.testing import Result, TestClient
 
 from api.app import OPERATIONS
+from api.engine.responses import model_of
 from api.openapi.description import build
 from api.operations import Operation
 
@@ -55,7 +56,7 @@ def check(operation: Operation, result: Result) -> None:
     if operation.also_produces and result.headers["Content-Type"].startswith(operation.also_produces):
         return
     if operation.response is not None and result.json["success"]:
-        operation.response.model_validate_json(_data(result), strict=True)
+        model_of(operation.response).model_validate_json(_data(result), strict=True)
     elif operation.response is not None:
         assert result.json["error"].keys() == {"code", "message", "details"}
 

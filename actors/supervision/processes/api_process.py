@@ -132,7 +132,6 @@ def _run(starter: str, control: socket.socket, lifeline: int, page: int) -> NoRe
 
 def _leave_supervisor(needed: set[int]) -> None:
     name_process("api")
-    gc.enable()
     # without close_range(2) os.closerange closes each number up to the limit, which may be a billion
     for each in set(map(int, os.listdir("/proc/self/fd"))) - {0, 1, 2, *needed}:
         with suppress(OSError):  # it was that of the list itself
@@ -163,6 +162,7 @@ def _serve(start: Any, control: socket.socket, lifeline: int, page: int) -> int:
         else:
             os.close(lifeline)
             control.close()
+            gc.enable()  # off from the begin of the start (`supervisor`)
             return become(start.actor, request, descriptors, deadlines)
     return 1
 

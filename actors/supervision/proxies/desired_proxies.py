@@ -11,15 +11,7 @@ from dataclasses import replace
 
 from actors.bus.messages.common import forwarding_name, proxy_label
 from actors.bus.messages.forwarding import Configure
-from actors.bus.messages.specs import (
-    ALL_LISTS,
-    FIRST_POLICY,
-    POLICY_KEY,
-    POOL_KEY,
-    EgressSpec,
-    FleetObject,
-    ProxySpec,
-)
+from actors.bus.messages.specs import ALL_LISTS, FIRST_POLICY, POLICY_KEY, POOL_KEY, EgressSpec, FleetObject, ProxySpec
 from config.model.choices import resolved
 
 GONE_REMEMBERED = 1_000

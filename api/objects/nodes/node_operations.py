@@ -11,7 +11,7 @@ from api.call import Call, Reply
 from api.engine.levels import LEVELS
 from api.engine.operation import V1, delete, get, post, resource, update
 from api.engine.records import Stored, moment, view_of
-from api.engine.responses import ResponseModel, all_of, one_of
+from api.engine.responses import ResponseModel, all_of, model_of, one_of
 from api.errors import Invalid
 from api.fleet import Presence
 from api.objects.nodes.node_kind import NODES, NodeView
@@ -21,7 +21,7 @@ from config.model.nodes import NodeRecord, NodeUpdate
 
 LATE, DOWN = 10.0, 30.0
 """Seconds without a heartbeat after which a node is late, and down."""
-READ_ONLY_FIELDS = frozenset(NodeView.model_fields) - {"tags", "addresses"}
+READ_ONLY_FIELDS = frozenset(model_of(NodeView).model_fields) - {"tags", "addresses"}
 
 OneNode = one_of("node", NodeView)
 

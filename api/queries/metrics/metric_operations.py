@@ -19,7 +19,7 @@ from actors.pools.state import number_of, own_numbers
 from api.bus_bridge import ask_all_upstreams
 from api.call import Call, RawBody, Reply
 from api.engine.operation import V1, get, resource
-from api.engine.responses import Moment, NodesMeta, ResponseModel
+from api.engine.responses import Moment, NodesMeta, ResponseModel, model_of
 from api.errors import Invalid, MissingPermission, NotFound, PeerUnavailable
 from api.http.query import OfNodes, choice, moment, several, text, texts
 from api.objects.named.pool_kind import POOLS
@@ -173,7 +173,9 @@ def realtime(call: Call) -> Reply:
     _must_exist(call, query.proxy_id)
     keys = _keys(call, query.recent)
     recent, of_one = tuple(chain.from_iterable(keys.values())), query.proxy_id is not None
-    known = realtime_of(call.services.bridge, call.nodes, Snapshot.model_fields, proxy_ids, of_one, recent=recent)
+    known = realtime_of(
+        call.services.bridge, call.nodes, model_of(Snapshot).model_fields, proxy_ids, of_one, recent=recent
+    )
     metrics = {name: round(value, 3) for name, value in known.metrics.items()}
     data: dict[str, Any] = {"timestamp": timestamp_text(known.timestamp), "metrics": metrics}
     if query.recent:
@@ -311,15 +313,7 @@ def _points(values: tuple[float | None, ...], times: list[str]) -> list[dict[str
 
 
 ROWS = resource("", read="metrics.read")(
-    get(
-        f"{V1}/metrics",
-        "queryMetrics",
-        query_metrics,
-        Metrics,
-        query=QueryMetrics,
-        errors=(404,),
-        scoped=True,
-    ),
+    get(f"{V1}/metrics", "queryMetrics", query_metrics, Metrics, query=QueryMetrics, errors=(404,), scoped=True),
     get(
         f"{V1}/metrics/realtime",
         "getRealtimeMetrics",
@@ -329,12 +323,5 @@ ROWS = resource("", read="metrics.read")(
         errors=(404,),
         scoped=True,
     ),
-    get(
-        "/metrics",
-        "getExposition",
-        exposition,
-        produces="text/plain",
-        prometheus_token=True,
-        scoped=True,
-    ),
+    get("/metrics", "getExposition", exposition, produces="text/plain", prometheus_token=True, scoped=True),
 )

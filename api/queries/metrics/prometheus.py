@@ -253,11 +253,7 @@ _NAMES = (
     _Row(_GAUGE, "dns_cache_entries", "Cached results", attrgetter("entries")),
     _Row(_GAUGE, "dns_waiting", "Lookups that wait for their turn", attrgetter("waiting")),
     _Row(
-        _COUNTER,
-        "dns_dropped_responses",
-        "Messages that are no response to a query",
-        attrgetter("dropped"),
-        "reason",
+        _COUNTER, "dns_dropped_responses", "Messages that are no response to a query", attrgetter("dropped"), "reason"
     ),
 )
 _SERVERS = (

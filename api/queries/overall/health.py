@@ -231,10 +231,7 @@ def _resource_view(metrics: SystemMetrics) -> View:
             "heap_used": size_text(metrics.uss),
             "heap_total": size_text(metrics.vms),
         },
-        "cpu": {
-            "usage": f"{metrics.cpu_percent:.1f}%",
-            "load_average": [round(each, 2) for each in os.getloadavg()],
-        },
+        "cpu": {"usage": f"{metrics.cpu_percent:.1f}%", "load_average": [round(each, 2) for each in os.getloadavg()]},
     }
 
 
