@@ -12,7 +12,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
@@ -153,7 +153,8 @@ class Engine(ReplicaStore):
 
         def record(_database: Any) -> None:
             first = self.trail.head.seq
-            self.trail.insert(self.trail.joined(staged.entries()))
+            with closing(staged.entries()) as parts:
+                self.trail.insert(self.trail.joined(parts))
             self.history.insert(self._revisions_of(staged))
             origin().rows += self.trail.head.seq - first
 
@@ -176,7 +177,8 @@ class Engine(ReplicaStore):
         """
         self.file.require_room(staged.size)
         with ledger.sending(staged.size) as sent:
-            sent.add_documents(staged.documents())
+            with closing(staged.documents()) as documents:
+                sent.add_documents(documents)
             sent.add_changes(staged.changes)
             with self.effects.settled(), self._changing:
                 with self._unchecked(), self.alone():  # so all that this node has committed is here and settled
@@ -187,7 +189,8 @@ class Engine(ReplicaStore):
                     return self._commit_sent(ledger, staged, sent, audited)
 
     def _commit_sent(self, ledger: Ledger, staged: Staging, sent: RowsSent, audited: int) -> int:
-        entries, revisions = tuple(self.trail.joined(staged.entries())), self._revisions_of(staged)
+        with closing(staged.entries()) as parts:
+            entries, revisions = tuple(self.trail.joined(parts)), self._revisions_of(staged)
         try:
             sent.add_audit(entries, self.file.last_number)
             self._unsettled.prepare(entries)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import inspect
 import json
 import re
+from collections.abc import Generator
 from contextlib import closing
 from typing import Any
 
@@ -197,7 +199,12 @@ def test_a_full_disk_at_any_moment_leaves_nothing_half_done(
     assert stored(api, {"username": "a"})["created"] == 1
 
 
-def test_an_import_that_fills_the_disk_in_any_table_is_whole_when_there_is_room_again(api: Api) -> None:
+def test_an_import_that_fills_the_disk_in_any_table_is_whole_when_there_is_room_again(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: dict[Staging, Generator[Any, None, None]] = {}
+    entries = Staging.entries
+    monkeypatch.setattr(Staging, "entries", lambda staged: begun.setdefault(staged, entries(staged)))
     database = api.engine.file.database
     (pages,) = database.execute("PRAGMA page_count").fetchone()
     lines = [{"username": f"u{number}", "metadata": {"text": "x" * 300}} for number in range(40)]
@@ -209,6 +216,9 @@ def test_an_import_that_fills_the_disk_in_any_table_is_whole_when_there_is_room_
     assert 20 < room < 390
     assert (len(names(api)), len(rows(api, action="account.created", limit=100))) == (40, 40)
     assert isinstance(verify(api.data), Head)
+    assert {inspect.getgeneratorstate(each) for each in begun.values()} == {inspect.GEN_CLOSED}, (
+        "it is read behind its end"
+    )
 
 
 def test_an_account_that_another_changes_meanwhile_stands_against_all(
