@@ -31,8 +31,8 @@ def open_database(file: Path, schema: str, any_thread: bool = False) -> sqlite3.
     With `any_thread` several threads may use it, one at a time: the caller holds a lock.
 
     A commit survives the death of the process at any moment, and all but the last moments a power cut (WAL with
-    `synchronous=NORMAL`); the file is never torn. Raises `sqlite3.Error` (`FileTooNew`) and
-    `config.files.paths.PathError`.
+    `synchronous=NORMAL`); the file is never torn, and a new one has all of the schema or nothing. Raises
+    `sqlite3.Error` (`FileTooNew`) and `config.files.paths.PathError`.
     """
     private_directory(file.parent)
     os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # its -wal and -shm get the same mode
@@ -41,7 +41,8 @@ def open_database(file: Path, schema: str, any_thread: bool = False) -> sqlite3.
         _require_format(database, file)
         database.execute("PRAGMA journal_mode=WAL")
         database.execute("PRAGMA synchronous=NORMAL")
-        database.executescript(schema)
+        is_new = database.execute("SELECT 1 FROM sqlite_schema").fetchone() is None
+        database.executescript(f"BEGIN IMMEDIATE; {schema}; COMMIT" if is_new else schema)
         return database
     except BaseException:
         database.close()

@@ -17,6 +17,7 @@ import marshal
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import AbstractContextManager, closing
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 from zlib import crc32
@@ -257,6 +258,7 @@ def damage(database: sqlite3.Connection) -> str:
     return ""
 
 
+@cache
 def _made_by(schema: str) -> set[tuple[str, ...]]:
     with closing(sqlite3.connect(":memory:")) as fresh:
         fresh.executescript(schema)

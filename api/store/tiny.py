@@ -231,10 +231,11 @@ def _prune(database: sqlite3.Connection) -> list[tuple[str, str]]:
     return rows
 
 
+_NESTING = (dict, list, tuple)
+
+
 def copied(value: Any) -> Any:
     """A copy of a JSON-like value that shares nothing that can be altered."""
     if isinstance(value, dict):
-        return {key: copied(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [copied(item) for item in value]
-    return value
+        return {key: copied(item) if isinstance(item, _NESTING) else item for key, item in value.items()}
+    return [copied(item) for item in value] if isinstance(value, (list, tuple)) else value
