@@ -237,6 +237,7 @@ def test_a_list_that_is_deleted_is_forgotten_with_its_file(ours: Fleet, two: tup
     for each in two:
         each.records = []
     other.follows(lambda: other.engine.get(LIST_STATES, LIST) is None, "its state is deleted")
+    one.follows(lambda: one.engine.get(LIST_STATES, LIST) is None, "and in the file of the node that deleted it")
     pruning.act()
     assert ours.execute(named) == []
 
