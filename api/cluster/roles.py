@@ -20,8 +20,6 @@ from actors.cluster.database import CHANGE, Database, DatabaseSession, dsn_of_ro
 from actors.cluster.errors import DatabaseUnusable, StatementRefused
 from api.cluster.following.presence import reported
 
-ITERATIONS = 4096
-"""As PostgreSQL does: the password has 256 bits."""
 NO_RIGHT = "42501"
 _LAST_WORDS = "SELECT extract(epoch FROM at)::float8, problems::text FROM proxyfleet.heartbeats WHERE node = %s"
 
@@ -78,10 +76,13 @@ def end_role(database: Database, node: str) -> Mapping[str, Any]:
     return {"pending": reported(problems).get("pending", {}), "last_seen_at": at}
 
 
-def verifier(password: str) -> str:
-    """What the database has instead of a password in ASCII: `SCRAM-SHA-256$…` of RFC 5803."""
+def verifier(password: str, rounds: int = 4096) -> str:
+    """What the database has instead of a password in ASCII: `SCRAM-SHA-256$…` of RFC 5803.
+
+    With the rounds of PostgreSQL itself: the passwords of roles have 256 bits.
+    """
     salt = secrets.token_bytes(16)
-    salted = hashlib.pbkdf2_hmac("sha256", password.encode("ascii"), salt, ITERATIONS)
+    salted = hashlib.pbkdf2_hmac("sha256", password.encode("ascii"), salt, rounds)
     client, server = (hmac.digest(salted, name, "sha256") for name in (b"Client Key", b"Server Key"))
     parts = [base64.b64encode(each).decode() for each in (salt, hashlib.sha256(client).digest(), server)]
-    return f"SCRAM-SHA-256${ITERATIONS}:{parts[0]}${parts[1]}:{parts[2]}"
+    return f"SCRAM-SHA-256${rounds}:{parts[0]}${parts[1]}:{parts[2]}"

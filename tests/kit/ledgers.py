@@ -38,10 +38,11 @@ CHOSEN = (
 )
 EACH = {name: pytest.param(name, marks=needs_postgresql if name == "shared" else ()) for name in LEDGERS["both"]}
 
-_EMPTY = """DO $$ BEGIN EXECUTE (
-    SELECT 'TRUNCATE ' || string_agg(format('%I.%I', schemaname, tablename), ', ')
+_EMPTY = """SET LOCAL session_replication_role = replica; DO $$ BEGIN EXECUTE (
+    SELECT string_agg(format('DELETE FROM %I.%I', schemaname, tablename), '; ')
     FROM pg_tables WHERE schemaname = 'proxyfleet' AND tablename NOT IN ('migrations', 'usage_clock')
 ); END $$"""
+"""In any order, without triggers. Of tables with a few rows that costs a tenth of TRUNCATE."""
 
 _free: list[Database] = []
 _databases = ExitStack()

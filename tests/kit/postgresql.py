@@ -81,7 +81,8 @@ def migrated_database() -> Iterator[str]:
     """As `database`, but it has the schema of a fleet already: migrations run once for each worker."""
     with shared_server().database(like=_schema()) as dsn:
         name = conninfo_to_dict(dsn)["dbname"]
-        shared_server().execute(f"REVOKE TEMPORARY ON DATABASE {name} FROM PUBLIC")  # as the schema does; not copied
+        # As the schema does: a copy has it not.
+        shared_server().operator.execute(f"REVOKE TEMPORARY ON DATABASE {name} FROM PUBLIC")
         yield dsn
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from api.api_settings import ApiSettings
+from api.cluster import roles
 from api.import_export import document
 from api.oauth import transport
 from config import passwords
@@ -39,13 +40,14 @@ def _cheap_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True, scope="module")
 def _cheap_keys() -> Iterator[None]:
-    """Keys of sealed secrets are derived at the lowest cost, though documents state the usual one.
+    """Keys of sealed secrets, and of passwords of roles, are derived at the lowest cost; documents state the usual one.
 
     Not for longer than a module: other tests of the process send what they seal to the product.
     """
     with pytest.MonkeyPatch.context() as patch:
         derive = document._key
         patch.setattr(document, "_key", lambda passphrase, salt, _cost: derive(passphrase, salt, 2))
+        patch.setattr(roles.verifier, "__defaults__", (1,))
         yield
 
 

@@ -32,19 +32,8 @@ from config.net.names import read_domain
 from tests.kit.tables import table
 
 HOSTILE = (
-    *(
-        "127.1",
-        "0177.0.0.1",
-        "1.2.3.4",
-        "1.2.3.04",
-        "256.1.1.1",
-        "0x7f.1",
-        "a.0x",
-        "a.1",
-        "a.1b",
-        *("1.2.3.4.", "256.1.1.1.", "0.", "a.1."),
-        "1.2.3.4:80",
-    ),
+    *("127.1", "0177.0.0.1", "1.2.3.4", "1.2.3.04", "256.1.1.1", "0x7f.1", "a.0x", "a.1", "a.1b", "1.2.3.4:80"),
+    *("1.2.3.4.", "256.1.1.1.", "0.", "a.1."),
     *("::", "::1", "1::2::3", "::ffff:1.2.3.4", "fe80::1%eth0", "1:2:3:4:5:6:7::", "::2:3:4:5:6:7:8"),
     *("1:2:3:4:5:6:7:8:9",),
     *("1:2:3:4:5:6:1.2.3.4", "::1.2.3.4:5", "10.0.0.0/8", "10.0.0.0/255.0.0.0", "10.0.0.0/08", "::/128", "::/129"),
@@ -136,16 +125,8 @@ PAIRS: dict[str, tuple[str, Callable[[str], bool]]] = {
     "address of a node": (json_patterns.NODE_ADDRESS, typed(NodeAddress)),
     "value": (json_patterns.FIELD_VALUE, typed(HeaderValue)),
 }
-LONGEST = {
-    "certificate": 300,
-    "tag": 64,
-    "person": 64,
-    "name": 100,
-    "user": 128,
-    "account": 128,
-    "host": 253,
-    "parent": 253,
-}
+LONGEST = {"certificate": 300, "tag": 64, "person": 64, "name": 100, "user": 128, "account": 128}
+LONGEST |= {"host": 253, "parent": 253}
 
 
 def _explained(**fields: str) -> bool:

@@ -16,6 +16,7 @@ from actors.cluster.database import Database
 from api.cluster.duties import Duties
 from api.cluster.following.heartbeat import Beat, Heartbeat
 from api.cluster.migration_runner import Migration, migrate
+from api.cluster.roles import verifier
 from api.cluster.shared_ledger import FleetLock, SharedLedger
 from api.engine.commit import Engine
 from api.engine.ledger import Commit, LedgerCommit, RowsSent, commit_of
@@ -25,7 +26,7 @@ from config.files.secret_box import SecretBox, secret_box_of
 from tests.kit.fleet_database import create_fleet
 from tests.kit.folders import FOLDERS
 from tests.kit.postgresql import database, migrated_database, shared_server
-from tests.kit.postgresql_server import PASSWORD
+from tests.kit.postgresql_server import PASSWORD, Operator
 from tests.unit.api.store.replicas import write_of
 
 
@@ -120,6 +121,7 @@ class Fleet:
 
     def __init__(self, dsn: str, folder: Path, stack: ExitStack, known: Sequence[Migration] | None = None) -> None:
         self.dsn, self.folder, self._stack = dsn, folder, stack
+        self._operator = stack.enter_context(closing(Operator(dsn)))
         self.database = stack.enter_context(closing(Database(dsn)))
         self.id: UUID = uuid4()
         migrate(self.database, "a", known)
@@ -135,9 +137,7 @@ class Fleet:
 
     def execute(self, statement: str) -> list[Any]:
         """As an operator with `psql`."""
-        with psycopg.connect(self.dsn, autocommit=True) as connection:
-            cursor = connection.execute(statement.encode())
-            return cursor.fetchall() if cursor.description else []
+        return self._operator.execute(statement)
 
 
 def beat(duties: Duties, database: Database, node: str) -> Beat:
@@ -169,8 +169,9 @@ _numbers = count()
 def owner(may_make_roles: bool = True) -> Iterator[str]:
     """A database with an owner that is no superuser: the DSN."""
     server, name = shared_server(), f"owner_{next(_numbers)}"
-    server.execute(f"CREATE ROLE {name} LOGIN {'CREATEROLE' if may_make_roles else ''} PASSWORD '{PASSWORD}'")
+    may = "CREATEROLE" if may_make_roles else ""
+    server.operator.execute(f"CREATE ROLE {name} LOGIN {may} PASSWORD '{verifier(PASSWORD, 1)}'")
     with server.database() as dsn:
         database = psycopg.conninfo.conninfo_to_dict(dsn)["dbname"]
-        server.execute(f"ALTER DATABASE {database} OWNER TO {name}")
+        server.operator.execute(f"ALTER DATABASE {database} OWNER TO {name}")
         yield psycopg.conninfo.make_conninfo(dsn, user=name)

@@ -111,15 +111,7 @@ class Place:
     def refused(self, node: str, statement: str, *parameters: Any, why: str = "") -> bool:
         """Whether the role has no right to it; it may fail otherwise. `why` is in the error."""
         with self.as_role(node) as connection:
-            try:
-                with connection.transaction():
-                    connection.execute(statement.encode(), parameters)
-                    raise psycopg.Rollback
-            except sql.InsufficientPrivilege as error:
-                return why in str(error)
-            except psycopg.Error:
-                return False
-            return False
+            return refused_to(connection, statement, *parameters, why=why)
 
     def write(self, collection: str, identifier: str, body: dict[str, Any] | None) -> None:
         whole = None if body is None else {"id": identifier, **body}
@@ -128,6 +120,19 @@ class Place:
     def tables(self) -> list[str]:
         found = self.fleet.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'proxyfleet' ORDER BY 1")
         return [name for (name,) in found]
+
+
+def refused_to(connection: psycopg.Connection[Any], statement: str, *parameters: Any, why: str = "") -> bool:
+    """As `Place.refused`, over a connection of the role."""
+    try:
+        with connection.transaction():
+            connection.execute(statement.encode(), parameters)
+            raise psycopg.Rollback
+    except sql.InsufficientPrivilege as error:
+        return why in str(error)
+    except psycopg.Error:
+        return False
+    return False
 
 
 def another(fleet: Fleet) -> tuple[Place, str, str, str]:
@@ -158,27 +163,29 @@ def seen(node: Node) -> dict[str, set[str]]:
 
 def test_an_edge_has_these_rights_to_tables_and_no_others(place: Place) -> None:
     found = {}
-    for name in place.tables():
-        ((column,),) = place.fleet.execute(
-            "SELECT attname FROM pg_attribute WHERE attnum > 0 AND NOT attisdropped"
-            f" AND attrelid = 'proxyfleet.{name}'::regclass ORDER BY attnum LIMIT 1"
-        )
-        tries = {
-            "SELECT": f"SELECT FROM proxyfleet.{name} LIMIT 1",
-            "INSERT": f"INSERT INTO proxyfleet.{name} ({column}) VALUES (NULL)",
-            "UPDATE": f'UPDATE proxyfleet.{name} SET "{column}" = NULL WHERE false',
-            "DELETE": f"DELETE FROM proxyfleet.{name} WHERE false",
-            "TRUNCATE": f"TRUNCATE proxyfleet.{name}",
-        }
-        found[name] = {what for what, statement in tries.items() if not place.refused(EDGE, statement)}
+    with place.as_role(EDGE) as edge:
+        for name in place.tables():
+            ((column,),) = place.fleet.execute(
+                "SELECT attname FROM pg_attribute WHERE attnum > 0 AND NOT attisdropped"
+                f" AND attrelid = 'proxyfleet.{name}'::regclass ORDER BY attnum LIMIT 1"
+            )
+            tries = {
+                "SELECT": f"SELECT FROM proxyfleet.{name} LIMIT 1",
+                "INSERT": f"INSERT INTO proxyfleet.{name} ({column}) VALUES (NULL)",
+                "UPDATE": f'UPDATE proxyfleet.{name} SET "{column}" = NULL WHERE false',
+                "DELETE": f"DELETE FROM proxyfleet.{name} WHERE false",
+                "TRUNCATE": f"TRUNCATE proxyfleet.{name}",
+            }
+            found[name] = {what for what, statement in tries.items() if not refused_to(edge, statement)}
     wanted = {name: RIGHTS_OF_EDGE.get(name, set()) for name in found}
     assert found == wanted
 
 
 def test_an_edge_locks_no_table_that_others_write_to(place: Place) -> None:
-    for name in place.tables():
-        assert place.refused(EDGE, f"LOCK TABLE proxyfleet.{name} IN SHARE MODE NOWAIT"), name
-        assert place.refused(EDGE, f"SELECT FROM proxyfleet.{name} FOR KEY SHARE NOWAIT"), name
+    with place.as_role(EDGE) as edge:
+        for name in place.tables():
+            assert refused_to(edge, f"LOCK TABLE proxyfleet.{name} IN SHARE MODE NOWAIT"), name
+            assert refused_to(edge, f"SELECT FROM proxyfleet.{name} FOR KEY SHARE NOWAIT"), name
 
 
 def test_an_edge_may_call_these_functions_and_no_others(place: Place) -> None:
@@ -209,9 +216,9 @@ def test_an_edge_writes_its_own_audit_trail_and_heartbeat_alone(place: Place) ->
     assert not place.refused(EDGE, entry, EDGE)
     assert place.refused(EDGE, entry, FULL)
     assert place.refused(EDGE, "INSERT INTO proxyfleet.heartbeats (node) VALUES (%s)", FULL)
-    large = json.dumps({**json.loads(BEAT), "problems": {"a": "x" * 2**24}})
+    large = "replace(%s, '{\"sign', '{\"' || repeat('x', 1 << 24))::json"
     with place.as_role(EDGE) as connection, pytest.raises(sql.CheckViolation):
-        connection.execute("SELECT proxyfleet.heartbeat(%s, %s)", [EDGE, large])
+        connection.execute(f"SELECT proxyfleet.heartbeat(%s, {large})".encode(), [EDGE, BEAT])
     with place.as_role(EDGE) as connection:
         connection.execute("SELECT proxyfleet.heartbeat(%s, %s)", [EDGE, BEAT])
         place.fleet.execute(f"DELETE FROM proxyfleet.heartbeats WHERE node = '{EDGE}'")

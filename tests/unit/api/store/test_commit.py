@@ -14,16 +14,7 @@ from typing import Any
 import pytest
 
 from actors.sqlite import LARGEST_LOG
-from api.store import (
-    FleetStore,
-    NotStored,
-    RevisionConflict,
-    StoreWriteError,
-    Write,
-    fleet_file,
-    start_over,
-    tiny,
-)
+from api.store import FleetStore, NotStored, RevisionConflict, StoreWriteError, Write, fleet_file, start_over, tiny
 from config.files.paths import DataDir
 from tests.kit.ledgers import opened_store
 

@@ -25,16 +25,7 @@ from config.files.paths import DataDir
 from config.files.secret_box import secret_box_of
 from tests.kit.tables import table
 from tests.unit.api.store.account_documents import account, plan
-from tests.unit.api.store.replicas import (
-    COLLECTIONS,
-    STEPS,
-    MemoryLedger,
-    answers,
-    commit,
-    engines,
-    make,
-    nodes,
-)
+from tests.unit.api.store.replicas import COLLECTIONS, STEPS, MemoryLedger, answers, commit, engines, make, nodes
 
 pytestmark = pytest.mark.embedded  # they have a ledger in memory
 

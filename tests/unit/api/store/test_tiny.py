@@ -10,16 +10,7 @@ from typing import Any
 
 import pytest
 
-from api.store import (
-    Change,
-    HistoryPruned,
-    NotStored,
-    RevisionConflict,
-    StoreDamaged,
-    Write,
-    open_store,
-    tiny,
-)
+from api.store import Change, HistoryPruned, NotStored, RevisionConflict, StoreDamaged, Write, open_store, tiny
 from api.store.fleet_file import FleetFile
 from config.files.paths import DataDir, open_data_dir
 from tests.kit.folders import FOLDERS
