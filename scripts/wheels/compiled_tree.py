@@ -1,8 +1,9 @@
-"""A copy of this checkout with compiled modules: compiled_tree.py; prints where it is.
+"""A copy of this checkout with compiled modules: compiled_tree.py [FOLDER]; prints where it is.
 
 Nothing is compiled into the checkout, where it would win over a source that was edited since. The copy lies in
 `.cache/compiled`, and its name is made of all that is in it: an edited file gives another copy. The compiled modules
 are kept apart from it, by what the compiler reads for them, so an edit elsewhere compiles nothing. Two of each stay.
+FOLDER gets the wheel that they were taken from, if they had to be compiled.
 
 Says in one line why nothing can be compiled, and ends with 3 where the machine has nothing to do it with, else with 4;
 `failure.log` there has the output of the build then.
@@ -80,8 +81,8 @@ def imported(file: Path) -> Iterator[str]:
                 yield from (f"{path}.py", f"{path}/__init__.py")
 
 
-def tree() -> Path:
-    """The copy of the checkout as it is now. Raises `CannotBuild`."""
+def tree(wheels: Path | None = None) -> Path:
+    """The copy of the checkout as it is now; see the module for `wheels`. Raises `CannotBuild`."""
     names = files()
     target = CACHE / f"tree-{fingerprint(ROOT, names)}"
     if not target.exists():
@@ -91,27 +92,27 @@ def tree() -> Path:
                 (copy / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(ROOT / name, copy / name, follow_symlinks=False)
             target = CACHE / f"tree-{fingerprint(copy, names)}"  # the checkout may have changed meanwhile
-            shutil.copytree(modules(copy), copy, dirs_exist_ok=True)
+            shutil.copytree(modules(copy, wheels), copy, dirs_exist_ok=True)
             (copy / ".cache").symlink_to(ROOT / ".cache")
             put_in_place(copy, target)
     target.touch()
     return target
 
 
-def modules(copy: Path) -> Path:
+def modules(copy: Path, wheels: Path | None) -> Path:
     """The folder of the compiled modules, made if need be. Raises `CannotBuild`."""
     target = CACHE / f"modules-{fingerprint(copy, compiled_from(copy))}"
     if not target.exists():
         print("Compiling the forwarding path, which takes some minutes ...", file=sys.stderr)
         with TemporaryDirectory() as folder:
-            put_in_place(compile_into(Path(folder), copy), target)
+            put_in_place(compile_into(Path(folder), copy, wheels), target)
     target.touch()
     return target
 
 
-def compile_into(folder: Path, source: Path) -> Path:
+def compile_into(folder: Path, source: Path, wheels: Path | None) -> Path:
     """A folder in this one with what a compiled wheel has beside its sources."""
-    with zipfile.ZipFile(build(folder, compiled=True, source=source, documented=False)) as wheel:
+    with zipfile.ZipFile(build(wheels or folder, compiled=True, source=source, documented=False)) as wheel:
         wheel.extractall(folder / "all", [name for name in wheel.namelist() if name.endswith(".so")])
     return folder / "all"
 
@@ -137,11 +138,10 @@ def prune(kind: str) -> None:
 
 
 def main() -> None:
-    reason = obstacle()
-    if reason:
+    if reason := obstacle():
         give_up(reason, 3)
     try:
-        made = tree()
+        made = tree(Path(sys.argv[1]) if sys.argv[1:] else None)
     except CannotBuild as error:
         CACHE.mkdir(parents=True, exist_ok=True)
         (CACHE / "failure.log").write_text(str(error), encoding="utf-8")

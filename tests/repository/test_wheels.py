@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
 import sys
+import tomllib
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from tests.kit.environments import needed
 from tests.kit.folders import ROOT
 
 
 @pytest.fixture
-def scripts(monkeypatch: pytest.MonkeyPatch) -> tuple[ModuleType, ModuleType]:
-    """The modules `build_wheel` and `compiled_tree`."""
-    return load(monkeypatch, "build_wheel"), load(monkeypatch, "compiled_tree")
+def wheel(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The module `build_wheel`, which others import by this name."""
+    return load(monkeypatch, "build_wheel")
 
 
 def load(monkeypatch: pytest.MonkeyPatch, name: str) -> ModuleType:
@@ -29,12 +33,8 @@ def load(monkeypatch: pytest.MonkeyPatch, name: str) -> ModuleType:
 
 
 def test_without_a_compiler_the_pure_wheel_is_built_and_one_line_says_so(
-    scripts: tuple[ModuleType, ModuleType],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
+    wheel: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    wheel, _ = scripts
     built: list[bool] = []
     monkeypatch.setenv("CC", "/nonexistent/cc")
     monkeypatch.setattr(wheel, "build", lambda out, *, compiled: built.append(compiled) or out)
@@ -44,12 +44,8 @@ def test_without_a_compiler_the_pure_wheel_is_built_and_one_line_says_so(
 
 
 def test_when_compiling_fails_the_pure_wheel_is_built_and_one_line_says_why(
-    scripts: tuple[ModuleType, ModuleType],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
+    wheel: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    wheel, _ = scripts
 
     def build(out: Path, *, compiled: bool) -> Path:
         if compiled:
@@ -64,9 +60,9 @@ def test_when_compiling_fails_the_pure_wheel_is_built_and_one_line_says_why(
 
 
 def test_an_edited_source_has_another_copy_and_only_what_compiled_modules_import_is_compiled_anew(
-    scripts: tuple[ModuleType, ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    wheel: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    _, tree = scripts
+    tree = load(monkeypatch, "compiled_tree")
     root = tmp_path / "checkout"
     texts = {
         "actors/compiled.txt": "actors/bus/loop.py\n",
@@ -84,7 +80,7 @@ def test_an_edited_source_has_another_copy_and_only_what_compiled_modules_import
         (root / name).write_text(text)
     compiled: list[Path] = []
 
-    def put(folder: Path, _source: Path) -> Path:
+    def put(folder: Path, *_others: Path | None) -> Path:
         compiled.append(folder)
         (folder / "actors" / "bus").mkdir(parents=True)
         (folder / "actors" / "bus" / "loop.so").write_text("machine code")
@@ -108,3 +104,13 @@ def test_an_edited_source_has_another_copy_and_only_what_compiled_modules_import
     assert not list(root.glob("actors/**/*.so"))
     tree.prune("tree")
     assert len(list((root / ".cache" / "compiled").glob("tree-*"))) == 2
+
+
+def test_a_pure_wheel_needs_no_more_than_it_asks_for() -> None:
+    """Nothing else is there when what its build runs is imported. That of `.ci/run` is compiled, and has more."""
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]
+    asked = {"proxyfleet"}.union(*map(needed, build["requires"]))
+    packages = packages_distributions().items()
+    absent = [name for name, of in packages if asked.isdisjoint(each.lower().replace("_", "-") for each in of)]
+    code = f"import sys; sys.modules |= dict.fromkeys({absent!r}); import scripts.wheels.hook, scripts.wheels.man_page"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=300)
