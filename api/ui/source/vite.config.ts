@@ -80,7 +80,7 @@ const PARTS = [
 ];
 
 export default defineConfig({
-  test: { css: true }, // colours are tested
+  test: { css: true, isolate: false }, // colours are tested; modules are loaded once for all files
   root: here,
   base: "/ui/",
   plugins: [
