@@ -39,7 +39,7 @@ SCROLL = """async ([step, seconds]) => {
 
 
 @contextmanager
-def _shown(product: OurApi, path: str) -> Iterator[Page]:
+def _opened(product: OurApi, path: str) -> Iterator[Page]:
     try:
         from playwright.sync_api import sync_playwright
     except ImportError as error:
@@ -57,7 +57,7 @@ def scrolling(bench: Bench) -> Results:
     """The list of all proxies; the first second, in which the page is still compiled, doesn't count."""
     product = OurApi(bench.effort.stored)
     try:
-        with _shown(product, "/ui/proxies") as page:
+        with _opened(product, "/ui/proxies") as page:
             page.context.new_cdp_session(page).send("Emulation.setCPUThrottlingRate", {"rate": SLOWER})
             page.evaluate(SCROLL, [STEP, 1])
             frames = page.evaluate(SCROLL, [STEP, 5 * bench.effort.seconds])
@@ -73,7 +73,7 @@ def tabs(bench: Bench) -> Results:
     try:
         seconds = bench.effort.quiet
         asked = list[str]()
-        with _shown(product, "/ui/") as page:
+        with _opened(product, "/ui/") as page:
             page.on("request", lambda request: asked.append(request.url) if "/api/v1/" in request.url else None)
             page.wait_for_timeout(1000 * seconds)
         paths = [url.removeprefix(product.base_url) for url in asked]
