@@ -468,6 +468,7 @@ def test_a_row_opens_beside_the_list_and_the_way_back_and_escape_lead_to_it(
     expect(beside).to_be_visible()
     page.goto(address)  # from elsewhere
     expect(beside).to_be_visible()
+    keyboard.rows(OPENED[path]).filter(has_text=BESIDE[path]).wait_for()  # what is beside the list may come before it
     keyboard.press("Escape")
     _is_back_at(page, BESIDE[path])
     assert "open=" not in page.url
