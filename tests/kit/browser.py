@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # the group `dashboard` is optional
         WebError,
     )
 
-PROGRAMS = ("chromium", "chromium-browser")
+PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser")
 ARGUMENTS = (
     "--disable-background-networking",
     "--disable-component-update",
@@ -43,10 +43,14 @@ addEventListener('securitypolicyviolation', (event) =>
 """
 NEVER_IDLE = "globalThis.requestIdleCallback = () => 0"
 """A page loads the screen that it shows alone, and no others beforehand: each load of it would cost twice as much."""
+BLANK = "about:blank"
 NOWHERE = "Page not found"
 """The title of the screen of an address that has none."""
-VISIT = """async ([path, nowhere, patience]) => {
+SHOW = """async ([path, nowhere, patience]) => {
   const end = performance.now() + patience;
+  const rested = Object.hasOwn(document, 'hidden') && delete document.hidden;
+  if (rested) document.dispatchEvent(new Event('visibilitychange'));
+  document.querySelectorAll('.toasts [aria-label=Dismiss]').forEach((each) => each.click());
   const follow = async (to, shown) => {
     const link = Object.assign(document.createElement('a'), { href: `/ui${to}` });
     document.body.append(link);
@@ -60,8 +64,16 @@ VISIT = """async ([path, nowhere, patience]) => {
     }
   };
   await follow('/-', true);
-  await follow(path, false);
+  if (path !== '/-') await follow(path, false);
 }"""
+REST = """() => {
+  if (document.querySelector('dialog[open], [role=menu], main [role=status]')) return false;
+  Object.defineProperty(document, 'hidden', { value: true, configurable: true });
+  return document.dispatchEvent(new Event('visibilitychange'));
+}"""
+"""Ask for nothing any more, as a tab that is not looked at; unless something is left of a test."""
+UNTOUCHED = "() => !localStorage.length && document.querySelector('nav[id=navigation]') !== null"
+"""Whether someone is signed in, and chose nothing that the page keeps."""
 LOADED = """() => [...document.querySelectorAll('h1')].filter((each) => each.checkVisibility()).length === 1 &&
   ![...document.querySelectorAll('[role=status]')].some((each) => each.textContent.includes('Loading'))"""
 SETTLED = """async () => {
@@ -100,9 +112,13 @@ def log_in(context: BrowserContext, username: str) -> None:
     assert response.ok, response.text()
 
 
-def visit(page: Page, path: str) -> None:
-    """Show the screen of a path below `/ui`, made anew, in a page that shows another one: by its router."""
-    page.evaluate(VISIT, [path, NOWHERE, PATIENCE])
+def show(page: Page, path: str) -> None:
+    """Show the screen of a path below `/ui`, made anew, without messages of before: by the router of a page that is
+    loaded, which is a third of the work."""
+    if page.url == BLANK:
+        page.goto(f"/ui{path}")
+    else:
+        page.evaluate(SHOW, [path, NOWHERE, PATIENCE])
 
 
 def wait_until_loaded(page: Page) -> None:
@@ -131,8 +147,9 @@ def settle(page: Page) -> None:
     page.evaluate(SETTLED)
 
 
-def leave(page: Page) -> None:
-    """Blank the page, and put back what a test may have set: the next one finds it as new."""
+def leave(page: Page, *, blank: bool = False) -> None:
+    """Put back what a test may have set: the next one finds the page blank or, unless it must be, loaded and at no
+    screen (`show`)."""
     for other in page.context.pages:
         if other != page:
             other.close()
@@ -142,23 +159,24 @@ def leave(page: Page) -> None:
     page.unroute_all()
     page.context.clear_permissions()
     page.context.set_offline(False)
+    page.on("dialog", _accept)  # what was typed is lost
+    if page.url != BLANK and (blank or not page.evaluate(UNTOUCHED) or not _rests(page)):
+        # by the page itself: the browser would end its process, and begin another one for the next test
+        page.evaluate(f"localStorage.clear(); location.assign('{BLANK}')")
+        page.wait_for_url(BLANK)
+    page.remove_listener("dialog", _accept)
     page.set_viewport_size(VIEWPORT)
     page.emulate_media(media="screen", color_scheme="light", contrast="no-preference")
-    if page.url != "about:blank":
-        page.evaluate("localStorage.clear()")
-        _blank(page)
 
 
-def _blank(page: Page) -> None:
-    """By the page itself: the browser would end its process, and begin another one for the next test."""
+def _accept(dialog: Dialog) -> None:
+    dialog.accept()
 
-    def accept(dialog: Dialog) -> None:
-        dialog.accept()  # what was typed is lost
 
-    page.on("dialog", accept)
-    page.evaluate("location.assign('about:blank')")
-    page.wait_for_url("about:blank")
-    page.remove_listener("dialog", accept)
+def _rests(page: Page) -> bool:
+    """Whether it is at no screen now, with nothing of a test."""
+    show(page, "/-")
+    return bool(page.evaluate(REST))
 
 
 class Problems:

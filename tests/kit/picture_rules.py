@@ -66,10 +66,10 @@ RULES = r"""async () => {
   for (const number of [...document.querySelectorAll('main .number, main time, main .right')].filter(visible))
     for (const node of texts(number).filter((each) => /\d/.test(each.data) && cut(each)))
       found.push(`cut: ${shortened(node)}`);
-  for (const tiles of [...document.querySelectorAll('main *')].filter(visible)) {
-    if (!/grid|flex/.test(getComputedStyle(tiles).display)) continue;
-    const all = [...tiles.children].filter((each) => visible(each) && each.matches('.card, .figure, .tiles > div'));
-    if (all.length < 2 || all.length < tiles.children.length) continue;
+  for (const tiles of document.querySelectorAll('main *')) {
+    const all = [...tiles.children];
+    if (all.length < 2 || !all.every((each) => each.matches('.card, .figure, .tiles > div') && visible(each))) continue;
+    if (!visible(tiles) || !/grid|flex/.test(getComputedStyle(tiles).display)) continue;
     const ends = all.map((each) => each.getBoundingClientRect());
     const last = ends.at(-1);
     const furthest = Math.max(...ends.map((each) => each.right));

@@ -1,8 +1,8 @@
 """One Chromium for all tests of the dashboard in a worker, and one page for each user of them.
 
-A page is signed in once; tests take it one after the other, and find it blank: so Chromium reads and compiles the
-dashboard once. It ends with the last of these tests: the synchronous interface of playwright keeps an event loop
-running in the thread, beside which `asyncio.run` of other tests fails.
+A page is signed in once; tests take it one after the other, and find it blank, or loaded and at no screen: so Chromium
+reads the dashboard once, and seldom compiles it anew. It ends with the last of these tests: the synchronous interface
+of playwright keeps an event loop running in the thread, beside which `asyncio.run` of other tests fails.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def playwright() -> Iterator[Playwright]:
 def browser(playwright: Playwright) -> Iterator[Browser]:
     """Debian's Chromium; tests that need it are skipped where it is missing."""
     if kit.program() is None:
-        pytest.skip(f"needs {kit.PROGRAMS[0]}")
+        pytest.skip(f"needs {' or '.join(kit.PROGRAMS)}")
     with kit.chromium(playwright, "--process-per-site") as started:  # a new page then needs no process of its own
         yield started
 
@@ -114,7 +114,7 @@ def new_context(make_context: MakeContext, problems: kit.Problems) -> Iterator[M
 
 @pytest.fixture(scope="package")
 def shared_pages(make_context: MakeContext) -> Callable[[str, str], Page]:
-    """The page of a user of a product, signed in, or one without a session for an empty name. Tests find it blank."""
+    """The page of a user of a product, signed in, or one without a session for an empty name, which is blank."""
     pages: dict[tuple[str, str], Page] = {}
 
     def page(base_url: str, username: str) -> Page:
@@ -167,8 +167,8 @@ def sign_in(
     product: Product,
     problems: kit.Problems,
 ) -> Iterator[kit.SignIn]:
-    """Opens blank pages, which have the cookie of a session already. A test that ends the session takes one of its
-    own."""
+    """Opens pages that show nothing yet and have the cookie of a session already. A test that ends the session takes
+    one of its own."""
     used = []
 
     def open_page(role: str = "administrator", base_url: str = product.base_url, **options: Any) -> Page:
@@ -186,7 +186,7 @@ def sign_in(
 
 @pytest.fixture
 def page(sign_in: kit.SignIn) -> Page:
-    """Signed in as the administrator, and blank yet: `page.goto("/ui/proxies")`."""
+    """Signed in as the administrator; it shows nothing yet: `show(page, "/proxies")`."""
     return sign_in()
 
 
@@ -203,7 +203,7 @@ def stranger(shared_pages: Callable[[str, str], Page], product: Product, problem
     """Not signed in, and blank; nothing of it is stored afterwards."""
     page = shared_pages(product.base_url, "")
     yield page
-    kit.leave(page)
+    kit.leave(page, blank=True)
     session = page.context.new_cdp_session(page)
     kinds = "cookies,local_storage"
     session.send("Storage.clearDataForOrigin", {"origin": product.base_url, "storageTypes": kinds})

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.kit.browser import Problems
+from tests.kit.browser import Problems, show
 from tests.kit.curl import curl, needs_curl
 from tests.kit.http_origins import Origin, serving
 from tests.kit.product import PASSWORD, Product
@@ -60,7 +60,7 @@ def account(product: Product) -> Iterator[dict[str, Any]]:
 def test_an_account_that_was_created_in_the_page_is_used_and_its_usage_is_shown(
     page: Page, product: Product, get: Callable[[str, str], int]
 ) -> None:
-    page.goto("/ui/accounts")
+    show(page, "/accounts")
     page.get_by_role("main").get_by_role("link", name="Create account").first.click()
     page.get_by_label("User name").fill("made in the page")
     page.get_by_label("Password").fill(PASSWORD)
@@ -101,7 +101,7 @@ def requested(line: Locator, target: Origin) -> str:
 def test_a_new_account_and_another_password_are_handed_over_and_the_first_request_is_reported(
     page: Page, product: Product, get: Callable[[str, str], int], named: str, target: Origin
 ) -> None:
-    page.goto("/ui/accounts/new")
+    show(page, "/accounts/new")
     page.get_by_label("User name").fill("handed over")
     page.get_by_role("button", name="Generate").click()
     page.get_by_role("button", name="Create account").click()
@@ -123,7 +123,7 @@ def test_a_new_account_and_another_password_are_handed_over_and_the_first_reques
         expect(card.get_by_text("Waiting for the first request")).to_be_visible()
         assert requested(line, target) == "hello"
         expect(card.get_by_text("It works: a request came from 127.0.0.1")).to_be_visible()
-        page.goto(f"/ui/accounts/{account['id']}/configuration")
+        show(page, f"/accounts/{account['id']}/configuration")
         expect(page.get_by_text(password)).to_have_count(0)
         page.get_by_label("Password").fill(another := f"another {PASSWORD}")
         page.get_by_role("button", name="Review and save").click()
@@ -142,7 +142,7 @@ def test_the_public_name_is_the_address_that_is_handed_over(
     proxy = product.proxy(name="at all addresses", host="0.0.0.0", auth={"enabled": True})
     product.data("PATCH", "/settings", {"proxy": {"public_name": "proxy.example.com"}})
     try:
-        page.goto(f"/ui/accounts/{account['id']}/credentials?mint=1")
+        show(page, f"/accounts/{account['id']}/credentials?mint=1")
         page.get_by_role("dialog").get_by_role("button", name="Create credential").click()
         once = page.get_by_role("group", name="New credential")
         once.get_by_label("Proxy").fill("at all addresses")
@@ -178,7 +178,7 @@ def test_a_month_is_a_bill_of_its_accounts_with_amounts_and_a_file_that_is_calle
         wait_until(lambda: {name: row["requests"] for name, row in used().items()} == requests, "all is booked")
         row = used()["much"]
         size = row["bytes_in"] + row["bytes_out"]
-        page.goto("/ui/usage")
+        show(page, "/usage")
         page.get_by_label("Price per GB").fill("10000000")
         grid = page.get_by_role("grid", name="Usage")
         much = grid.get_by_role("row").filter(has_text="much")
@@ -211,7 +211,7 @@ def test_the_command_where_nothing_is_yet_scrolls_in_its_own_line_on_a_phone(
     account: dict[str, Any], page: Page
 ) -> None:
     page.set_viewport_size({"width": 390, "height": 844})
-    page.goto(f"/ui/accounts/{account['id']}/credentials")
+    show(page, f"/accounts/{account['id']}/credentials")
     expect(page.get_by_role("heading", name="No credentials yet")).to_be_visible()
     outside = page.evaluate(OUTSIDE)
     assert outside == [], outside
@@ -221,7 +221,7 @@ def test_a_minted_credential_is_shown_once_used_and_refused_after_it_was_revoked
     account: dict[str, Any], page: Page, get: Callable[[str, str], int], named: str, target: Origin
 ) -> None:
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    page.goto(f"/ui/accounts/{account['id']}/credentials")
+    show(page, f"/accounts/{account['id']}/credentials")
     page.get_by_role("button", name="Create credential").click()
     form = page.get_by_role("dialog")
     form.get_by_label("Name").fill("one job")
@@ -248,7 +248,7 @@ def test_a_file_with_wrong_lines_names_all_of_them_and_stores_nothing_and_the_ri
     page: Page, product: Product, get: Callable[[str, str], int], problems: Problems
 ) -> None:
     problems.allow("/accounts/import.* 400 ")
-    page.goto("/ui/accounts/import")
+    show(page, "/accounts/import")
     choose = page.get_by_label("CSV file")
     store = page.get_by_role("button", name="Import accounts")
     lines = b"username,plan,quota.bytes\na,nothing-like-it,\nb,,many\nc,,\nd:e,,\n"

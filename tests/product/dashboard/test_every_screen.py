@@ -15,7 +15,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from config.model import json_patterns
-from tests.kit.browser import Problems, SignIn, open_row, settle, visit, wait_until_loaded
+from tests.kit.browser import Problems, SignIn, open_row, settle, show, wait_until_loaded
 from tests.kit.dashboard_areas import Screen, screens
 from tests.kit.hostile_texts import PLANTED, TEXTS
 from tests.kit.picture_rules import broken
@@ -158,7 +158,6 @@ def test_screens_show_hostile_texts_as_text_are_accessible_in_every_theme_and_fi
     area: str, hostile: Product, sign_in: SignIn, axe: Callable[..., None], seen: set[str], problems: Problems
 ) -> None:
     page = sign_in(base_url=hostile.base_url)
-    page.goto("/ui/-")
     failing: list[str] = []
     objects: dict[str, str] = {}
     for screen in AREAS[area]:
@@ -206,7 +205,7 @@ def _is_accessible(page: Page, axe: Callable[..., None], seen: set[str]) -> None
 def test_the_preference_of_the_system_selects_a_theme_with_enough_contrast(
     page: Page, axe: Callable[..., None], preference: dict[str, Any], shown: str
 ) -> None:
-    page.goto("/ui/proxies")
+    show(page, "/proxies")
     wait_until_loaded(page)
     usual = page.evaluate(shown)
     page.emulate_media(**preference)
@@ -219,7 +218,7 @@ def _open(page: Page, screen: Screen, objects: dict[str, str]) -> None:
     if not screen.needs_object:
         objects[screen.path] = screen.plain_path
     elif screen.path not in objects:
-        visit(page, _list_of(screen))
+        show(page, _list_of(screen))
         wait_until_loaded(page)
         rows = page.get_by_role("main").locator("[data-index]")
         row = (rows.filter(has_text=PLANTED) if _list_of(screen) in SHOWING else rows).first
@@ -229,7 +228,7 @@ def _open(page: Page, screen: Screen, objects: dict[str, str]) -> None:
         objects[screen.path] = page.url.partition("/ui")[2]
         if not screen.tab:
             return
-    visit(page, "/".join(filter(None, (objects[screen.path], screen.tab))))
+    show(page, "/".join(filter(None, (objects[screen.path], screen.tab))))
     wait_until_loaded(page)
 
 

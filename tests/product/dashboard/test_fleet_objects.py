@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.kit.browser import Problems, SignIn
+from tests.kit.browser import Problems, SignIn, show
 from tests.kit.curl import curl, needs_curl
 from tests.kit.http_origins import Origin, serving
 from tests.kit.product import Product
@@ -76,7 +76,7 @@ def test_a_list_and_a_policy_that_denies_it_hold_for_a_proxy_and_are_explained(
     def status() -> int:
         return curl("-x", f"http://127.0.0.1:{proxy['port']}", origin.url("/hello"))[0]
 
-    page.goto("/ui/rules/lists")
+    show(page, "/rules/lists")
     page.get_by_role("link", name="Create list").first.click()
     page.get_by_label("Name", exact=True).fill(name)
     page.get_by_label("Kind").select_option(label="networks")
@@ -86,7 +86,7 @@ def test_a_list_and_a_policy_that_denies_it_hold_for_a_proxy_and_are_explained(
     press(page, "Check")
     expect(page.get_by_role("status", name="Check a target")).to_contain_text("matches 127.0.0.0/8")
 
-    page.goto("/ui/rules/policies/new")
+    show(page, "/rules/policies/new")
     page.get_by_label("Name", exact=True).fill(name)
     press(page, "Add rule")
     page.get_by_label("Rule name").fill("blocked")
@@ -102,18 +102,18 @@ def test_a_list_and_a_policy_that_denies_it_hold_for_a_proxy_and_are_explained(
     create(page, "policy", name)
     expect(page.get_by_role("heading", level=1, name=name)).to_be_visible()
 
-    page.goto(f"/ui/proxies/{proxy['id']}/configuration")
+    show(page, f"/proxies/{proxy['id']}/configuration")
     page.get_by_label("Policy").select_option(label=name)
     save(page, name)
     assert status() == 403
-    page.goto(f"/ui/proxies/{proxy['id']}/rules")
+    show(page, f"/proxies/{proxy['id']}/rules")
     page.get_by_label("Target", exact=True).fill(origin.url("/hello"))
     press(page, "Explain")
     decided = page.get_by_role("list", name="Rules checked").get_by_role("listitem")
     expect(decided).to_contain_text(["blocked"])
     expect(decided).to_contain_text(["decides"])
 
-    page.goto(f"/ui/rules/lists/{name}")
+    show(page, f"/rules/lists/{name}")
     press(page, "More")
     page.get_by_role("menuitem", name="Delete").click()
     problems.allow("/lists/.* 400 ")  # the refusal to delete it
@@ -131,7 +131,7 @@ def test_a_rule_is_moved_by_keys_by_buttons_and_by_the_pointer_and_tried_before_
     product.data("POST", "/policies", {"name": name, "rules": stored})
     proxy = product.proxy(name=name, policy=name)
     tidy.extend((f"/policies/{name}", f"/proxies/{proxy['id']}"))
-    page.goto(f"/ui/rules/policies/{name}")
+    show(page, f"/rules/policies/{name}")
     order = rules(page).locator(".name")
     expect(order).to_have_text(["one", "two", "three"])
 
@@ -169,7 +169,7 @@ def test_a_request_is_tried_at_all_proxies_at_one_and_at_another_time(
     product.data("POST", "/policies", {"name": name, "rules": [rule]})
     made = [product.proxy(name=f"{name}-open"), product.proxy(name=f"{name}-closed", policy=name)]
     tidy.extend((f"/policies/{name}", *(f"/proxies/{each['id']}" for each in made)))
-    page.goto(f"/ui/rules/try?target={quote(origin.url('/hello'))}")
+    show(page, f"/rules/try?target={quote(origin.url('/hello'))}")
     answers = page.get_by_role("list", name="Decision").get_by_role("listitem")
     expect(answers.filter(has_text=f"{name}-open")).to_contain_text("Allowed")
     expect(answers.filter(has_text=f"{name}-closed")).to_contain_text("Denied denied by a policy")
@@ -192,7 +192,7 @@ def test_a_pool_is_made_and_used_by_a_proxy(
 ) -> None:
     upstream, proxy = product.proxy(name=f"{name}-upstream"), product.proxy(name=name)
     tidy.extend((f"/pools/{name}", f"/proxies/{upstream['id']}", f"/proxies/{proxy['id']}"))
-    page.goto("/ui/proxies/pools/new")
+    show(page, "/proxies/pools/new")
     page.get_by_label("Name", exact=True).fill(name)
     press(page, "Add")
     row = page.get_by_role("group", name="Upstream 1")
@@ -207,7 +207,7 @@ def test_a_pool_is_made_and_used_by_a_proxy(
     assert stored["upstreams"][0]["labels"] == {"country": "fr", "city": "paris"}
     assert stored["cooldown"]["429"] == [60, 300]
 
-    page.goto(f"/ui/proxies/{proxy['id']}/configuration")
+    show(page, f"/proxies/{proxy['id']}/configuration")
     page.get_by_label("Pool").select_option(label=name)
     save(page, name)
     assert curl("-x", f"http://127.0.0.1:{proxy['port']}", origin.url("/hello"))[0] == 200
@@ -218,7 +218,7 @@ def test_a_pool_is_made_and_used_by_a_proxy(
 
     wait_until(lambda: used() > 0, "the upstream has served it")
 
-    page.goto(f"/ui/proxies/pools/{name}")
+    show(page, f"/proxies/pools/{name}")
     press(page, "Ban: exit")
     press(page.get_by_role("dialog", name="Ban exit"), "Ban")
     known = page.get_by_role("grid", name="State")
@@ -249,7 +249,7 @@ def test_a_role_that_reads_sees_lists_and_policies_and_may_try_but_not_change_th
     tidy.extend((f"/lists/{name}", f"/policies/{name}"))
     page = sign_in("user")
     for path in ("lists", "policies"):
-        page.goto(f"/ui/{path}/{name}")
+        show(page, f"/{path}/{name}")
         expect(page.get_by_label("Name", exact=True)).to_be_disabled()
         expect(buttons(page)).to_have_count(0)
         expect(page.get_by_role("button", name="More")).to_have_count(0)

@@ -10,6 +10,7 @@ from typing import Any
 import requests
 from playwright.sync_api import Page, expect
 
+from tests.kit.browser import show
 from tests.kit.http_origins import Origin
 
 
@@ -19,7 +20,7 @@ def test_a_node_of_the_flow_leaves_what_flows_through_it_and_leads_to_its_page(
     proxy = make_proxy(name="flow-one")
     through = {"http": f"http://127.0.0.1:{proxy['port']}"}
     assert requests.get(origin.url("/hello"), proxies=through, timeout=30).status_code == 200
-    page.goto("/ui/")
+    show(page, "/")
     change = page.get_by_role("link", name=re.compile("Proxy flow-one: created"))
     expect(change).to_have_attribute("href", re.compile(r"^/ui/changes\?open=\d+$"))
     card = page.locator("section", has=page.get_by_role("heading", name="Current traffic flow"))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.kit.browser import Problems, leave, look
+from tests.kit.browser import Problems, leave, look, show
 from tests.kit.product import PASSWORD, Product
 from tests.product.dashboard.signing import fill_in, is_user
 
@@ -92,7 +92,7 @@ def test_what_was_typed_is_there_after_the_access_token_was_renewed(proxy: dict[
 def test_entries_count_as_changes_while_they_are_typed_and_closing_the_tab_warns(
     proxy: dict[str, Any], page: Page
 ) -> None:
-    page.goto(f"/ui/proxies/{proxy['id']}/configuration")
+    show(page, f"/proxies/{proxy['id']}/configuration")
     entries = page.get_by_label("Denied targets")
     entries.press_sequentially("ads.example\n")
     expect(entries).to_be_focused()
@@ -109,7 +109,7 @@ def test_a_form_that_is_refused_leads_to_what_is_wrong(
     proxy: dict[str, Any], page: Page, product: Product, problems: Problems
 ) -> None:
     problems.allow(r"/api/v1/proxies.* 400 ")
-    page.goto("/ui/proxies/new")
+    show(page, "/proxies/new")
     page.get_by_label("Name", exact=True).fill("a second one")
     port = page.get_by_label("Port", exact=True).first
     port.fill(str(proxy["port"]))
@@ -132,7 +132,7 @@ def test_a_form_that_is_refused_leads_to_what_is_wrong(
 
 def test_an_edit_that_is_refused_leads_to_what_is_wrong(proxy: dict[str, Any], page: Page, problems: Problems) -> None:
     problems.allow(r"/api/v1/proxies.* 400 ")
-    page.goto(f"/ui/proxies/{proxy['id']}/configuration")
+    show(page, f"/proxies/{proxy['id']}/configuration")
     page.get_by_label("Denied targets").fill("not a destination")
     page.get_by_role("button", name="Review and save").click()
     page.get_by_role("dialog").get_by_role("button", name="Save").click()
@@ -144,7 +144,7 @@ def test_an_edit_that_is_refused_leads_to_what_is_wrong(proxy: dict[str, Any], p
 
 
 def test_a_text_that_is_too_long_is_not_cut(proxy: dict[str, Any], page: Page) -> None:
-    page.goto(f"/ui/proxies/{proxy['id']}/configuration")
+    show(page, f"/proxies/{proxy['id']}/configuration")
     page.get_by_label("Description").fill("x" * 612)
     expect(page.get_by_label("Description")).to_have_value("x" * 612)
     expect(page.get_by_text("612 of at most 500 characters")).to_be_visible()
@@ -159,7 +159,7 @@ def test_errors_of_a_file_are_a_table_that_names_objects_and_goes_with_the_next_
     page: Page, problems: Problems
 ) -> None:
     problems.allow(r"/config/import.* 400 ")
-    page.goto("/ui/settings/transfer")
+    show(page, "/settings/transfer")
     wrong = {"name": "office-1", "port": 0, "protocol": "http"}, {"name": "office-2", "port": 3128, "protocol": "ftp"}
     document = {"kind": "proxyfleet.config", "version": 1, "proxies": wrong}
     chosen(page, "wrong.json", json.dumps(document).encode())
@@ -176,7 +176,7 @@ def test_a_text_that_would_turn_the_direction_of_writing_is_written_as_records_h
     product: Product, page: Page
 ) -> None:
     made = product.data("POST", "/plans", {"name": "turned", "description": "\u202egnp.exe"})["plan"]
-    page.goto("/ui/accounts/plans")
+    show(page, "/accounts/plans")
     expect(page.get_by_text(r"\u202egnp.exe").first).to_be_visible()
     assert "\u202e" not in page.evaluate("document.body.textContent")
     leave(page)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from tests.kit.browser import show
 from tests.kit.curl import curl, needs_curl
 from tests.kit.http_origins import Origin, serving
 from tests.kit.product import PASSWORD, Product
@@ -76,7 +77,7 @@ def test_a_host_is_blocked_from_its_record_and_the_undo_takes_it_back(
 ) -> None:
     assert client.status() == 200
     client.recorded(1)
-    page.goto(f"/ui/logs?proxy={proxy['id']}")
+    show(page, f"/logs?proxy={proxy['id']}")
     form = act(page, rows(page).first, "Block 127.0.0.1")
     form.get_by_label("Where").select_option(label=f"on the proxy {proxy['name']}")
     form.get_by_label("For whom").select_option(label=f"for the account {USER}")
@@ -106,7 +107,7 @@ def test_a_limit_comes_behind_the_rules_that_are_there(
     product.data("PATCH", "/settings", {"proxy": {"policy": POLICY}})
     assert client.status() == 200
     client.recorded(1)
-    page.goto(f"/ui/logs?proxy={proxy['id']}")
+    show(page, f"/logs?proxy={proxy['id']}")
     form = act(page, rows(page).first, "Limit")
     expect(form.get_by_role("button", name="Limit", exact=True)).to_be_disabled()
     form.get_by_label("Connections").fill("2")
@@ -123,7 +124,7 @@ def test_an_account_is_disabled_from_its_record_and_enabled_by_the_undo(
 ) -> None:
     assert client.status() == 200
     client.recorded(1)
-    page.goto(f"/ui/logs?proxy={proxy['id']}")
+    show(page, f"/logs?proxy={proxy['id']}")
     form = act(page, rows(page).first, f"Disable {USER}")
     expect(form.get_by_role("status")).to_contain_text(f"The account {USER} can no longer use any proxy")
     form.get_by_role("button", name="Disable", exact=True).click()
@@ -141,7 +142,7 @@ def test_the_policy_for_all_proxies_is_chosen_above_the_policies_and_says_that_i
     name = f"all-{secrets.token_hex(4)}"
     product.data("POST", "/policies", {"name": name, "rules": []})
     try:
-        page.goto("/ui/rules")
+        show(page, "/rules")
         page.get_by_label("Policy before all others").select_option(label=name)
         expect(page.get_by_text(f"{name} applies on all proxies")).to_be_visible()
         assert product.data("GET", "/settings")["proxy"]["policy"] == name
@@ -160,7 +161,7 @@ def test_facets_and_the_histogram_narrow_the_log_in_its_address(
 ) -> None:
     assert [client.status(), client.status(f"http://{DENIED}/")] == [200, 403]
     client.recorded(2)
-    page.goto(f"/ui/logs?proxy={proxy['id']}")
+    show(page, f"/logs?proxy={proxy['id']}")
     expect(rows(page)).to_have_count(2)
     outcomes = page.get_by_role("region", name="Outcome")
     expect(outcomes.get_by_role("button")).to_have_text(["passed 1", "refused by the proxy 1"])
@@ -191,7 +192,7 @@ def test_a_record_is_open_beside_the_list_with_the_steps_of_its_decision(
 ) -> None:
     assert client.status(f"http://{DENIED}/") == 403
     client.recorded(1)
-    page.goto(f"/ui/logs?proxy={proxy['id']}")
+    show(page, f"/logs?proxy={proxy['id']}")
     expect(rows(page)).to_have_count(1)
     searches: list[str] = []
     page.on("request", lambda request: searches.append(request.url) if "/api/v1/logs?" in request.url else None)

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
-from tests.kit.browser import Problems, leave, visit
+from tests.kit.browser import Problems, leave, show
 from tests.kit.curl import curl, needs_curl
 from tests.kit.http_origins import Origin, scripted, serving
 from tests.kit.name_servers import ScriptedNameServer, zone
@@ -334,9 +334,7 @@ def open_page(
     def opened(job: Job) -> Page:
         if not job.signed_in:
             return new_context(base_url=fleet.product.base_url).new_page()
-        if page.url == "about:blank":
-            page.goto("/ui/-")
-        visit(page, "/")
+        show(page, "/")
         return page
 
     yield opened

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.kit.browser import Problems, SignIn, settle, visit, wait_until_loaded
+from tests.kit.browser import Problems, SignIn, settle, show, wait_until_loaded
 from tests.kit.cluster import Nodes, command, states
 from tests.kit.curl import curl, needs_curl
 from tests.kit.http_origins import Origin, serving
@@ -87,13 +87,13 @@ def page(fleet: TwoNodes, sign_in: SignIn, problems: Problems) -> Page:
     """The list of nodes, at the first one."""
     problems.allow(REFUSED)
     opened = sign_in(base_url=fleet.first.base_url)
-    opened.goto("/ui/nodes")
+    show(opened, "/nodes")
     return opened
 
 
 def test_one_machine_says_how_it_becomes_a_fleet(sign_in: SignIn) -> None:
     page = sign_in()
-    page.goto("/ui/settings")
+    show(page, "/settings")
     expect(page.get_by_role("navigation").get_by_role("link", name="Nodes")).to_have_count(0)
     page.get_by_role("link", name="Several machines").click()
     expect(page.get_by_text("This is one machine")).to_be_visible()
@@ -159,7 +159,7 @@ def test_a_node_is_changed_drained_and_looked_at_by_keyboard(fleet: TwoNodes, pa
 def test_what_is_of_a_node_names_it(fleet: TwoNodes, page: Page, origin: str) -> None:
     fleet.join()
     port = fleet.first.free_port()
-    visit(page, "/proxies/new")
+    show(page, "/proxies/new")
     page.get_by_label("Name", exact=True).fill("shop")
     page.get_by_label("Port", exact=True).fill(str(port))
     page.get_by_label("Runs on").select_option("some")
@@ -171,22 +171,22 @@ def test_what_is_of_a_node_names_it(fleet: TwoNodes, page: Page, origin: str) ->
     expect(states).to_contain_text("running")
 
     assert curl("-x", f"http://127.0.0.1:{port}", origin)[0] == 200
-    visit(page, "/logs")
+    show(page, "/logs")
     expect(row(page, origin, "Logs")).to_contain_text("fra2")
     page.get_by_label("Node").select_option("first")
     expect(page.get_by_text("No record matches")).to_be_visible()
     page.get_by_label("Node").select_option("fra2")
     expect(row(page, origin, "Logs")).to_be_visible()
-    visit(page, "/live")
+    show(page, "/live")
     wait_until_loaded(page)
     expect(page.get_by_role("search").get_by_label("Node")).to_have_value("")
-    visit(page, "/changes")
+    show(page, "/changes")
     expect(row(page, "shop", "Changes").first).to_contain_text("first")
 
 
 def test_a_proxy_that_a_node_cannot_run_is_made_with_a_warning(fleet: TwoNodes, page: Page) -> None:
     fleet.join()
-    visit(page, "/proxies/new")
+    show(page, "/proxies/new")
     page.get_by_label("Name", exact=True).fill("taken")
     page.get_by_label("Runs on").select_option("some")
     page.get_by_label("Nodes by name").fill("fra2,")
@@ -201,9 +201,9 @@ def test_it_names_who_is_missing_and_what_does_not_work_while_the_database_is_aw
 ) -> None:
     fleet.join()
     fleet.second.kill_all()
-    visit(page, "/logs")
+    show(page, "/logs")
     expect(page.get_by_role("status").filter(has_text="Not included: fra2")).to_be_visible()
-    visit(page, "/nodes")
+    show(page, "/nodes")
     expect(page.get_by_role("status").filter(has_text="Not included")).to_have_count(0)
     banner = page.get_by_role("status").filter(has_text="cut off from the database of the fleet since")
     with fleet.nodes.outage(signal.SIGKILL):

@@ -7,7 +7,7 @@ from typing import Any
 
 from playwright.sync_api import Page, expect
 
-from tests.kit.browser import SignIn, visit
+from tests.kit.browser import SignIn, show
 from tests.kit.product import PASSWORD, Product
 
 NAME = "Search or run a command"
@@ -32,7 +32,7 @@ def test_it_finds_goes_and_acts_by_keys_and_gives_the_focus_back(
 ) -> None:
     proxy = make_proxy(name="palette-one")
     account = product.data("POST", "/accounts", {"username": "palette-user", "password": PASSWORD})["account"]
-    page.goto("/ui/accounts")
+    show(page, "/accounts")
     search = page.get_by_role("searchbox")
     expect(search).to_be_visible()
 
@@ -50,7 +50,7 @@ def test_it_finds_goes_and_acts_by_keys_and_gives_the_focus_back(
     assert page.url.endswith(f"/ui/proxies/{proxy['id']}")
     assert page.evaluate(FOCUSED) == "content"
 
-    visit(page, "/accounts")
+    show(page, "/accounts")
     page.keyboard.press("f")
     expect(search).to_be_focused()
     page.keyboard.press("Control+k")
@@ -85,7 +85,7 @@ def test_a_user_finds_what_the_role_may_read_and_is_offered_no_change(
 ) -> None:
     make_proxy(name="palette-two")
     page = sign_in("user")
-    page.goto("/ui/proxies")
+    show(page, "/proxies")
     page.get_by_role("button", name="Search or run").click()
     type_into(page, "palette-t", "palette-two")
     titles = ["palette-two", "What did palette-two refuse?"]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
-from tests.kit.browser import Problems, leave, look
+from tests.kit.browser import Problems, leave, look, show
 from tests.kit.curl import curl, needs_curl
 from tests.kit.product import PASSWORD, Product
 from tests.product.dashboard.signing import ENDED, buttons, fill_in, is_at
@@ -24,7 +24,7 @@ def proxy(product: Product) -> Iterator[dict[str, Any]]:
 def test_a_user_who_was_created_in_the_page_signs_in_and_has_no_buttons(
     product: Product, proxy: dict[str, Any], page: Page, stranger: Page
 ) -> None:
-    page.goto("/ui/settings/users")
+    show(page, "/settings/users")
     page.get_by_role("main").get_by_role("link", name="Create user").click()
     page.get_by_label("User name").fill("reader")
     page.get_by_label("Password").fill(PASSWORD)
@@ -51,7 +51,7 @@ def test_a_user_who_was_created_in_the_page_signs_in_and_has_no_buttons(
 
 @needs_curl
 def test_a_key_that_was_created_in_the_page_is_used_until_it_is_revoked(page: Page, product: Product) -> None:
-    page.goto("/ui/settings/api-keys")
+    show(page, "/settings/api-keys")
     page.get_by_role("button", name="Create API key").first.click()
     form = page.get_by_role("dialog")
     form.get_by_label("Name").fill("of a script")

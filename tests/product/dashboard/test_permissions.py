@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from api.security.permissions import ROLES, holds
-from tests.kit.browser import SignIn, visit
+from tests.kit.browser import SignIn, show
 from tests.kit.dashboard_areas import screens
 from tests.kit.product import PASSWORD, Product
 from tests.kit.tables import table
@@ -26,8 +26,8 @@ def proxy(product: Product) -> Iterator[dict[str, Any]]:
     product.api("DELETE", f"/proxies/{made['id']}")
 
 
-def show(page: Page, path: str, proxy: dict[str, Any]) -> None:
-    page.goto(path)
+def named(page: Page, path: str, proxy: dict[str, Any]) -> None:
+    show(page, path)
     expect(page.get_by_role("main").get_by_text(proxy["name"]).first).to_be_visible()
 
 
@@ -35,8 +35,8 @@ def test_a_role_that_only_reads_has_no_button_that_changes_a_proxy_and_is_refuse
     product: Product, proxy: dict[str, Any], sign_in: SignIn, people: Callable[[str], str]
 ) -> None:
     page = sign_in("user")
-    for path in ("/ui/proxies", f"/ui/proxies/{proxy['id']}"):
-        show(page, path, proxy)
+    for path in ("/proxies", f"/proxies/{proxy['id']}"):
+        named(page, path, proxy)
         expect(buttons(page)).to_have_count(0)
     body = {"username": people("user"), "password": PASSWORD}
     token = page.context.request.post("/api/v1/auth/login", data=body).json()["data"]["access_token"]
@@ -52,7 +52,7 @@ def test_a_part_of_a_proxy_that_a_role_may_not_see_names_the_permission(
     sign_in: SignIn, proxy: dict[str, Any], tab: str, permission: str
 ) -> None:
     page = sign_in("user")
-    page.goto(f"/ui/proxies/{proxy['id']}/{tab}")
+    show(page, f"/proxies/{proxy['id']}/{tab}")
     expect(page.get_by_text(f"You need the permission {permission}.")).to_be_visible()
     page.goto(f"/ui/proxies/{proxy['id']}/nothing-like-it")
     expect(page.get_by_text("Page not found")).to_be_visible()
@@ -60,18 +60,18 @@ def test_a_part_of_a_proxy_that_a_role_may_not_see_names_the_permission(
 
 def test_a_role_that_may_change_a_proxy_has_buttons_for_it(sign_in: SignIn, proxy: dict[str, Any]) -> None:
     page = sign_in("operator")
-    show(page, f"/ui/proxies/{proxy['id']}", proxy)
+    named(page, f"/proxies/{proxy['id']}", proxy)
     expect(buttons(page).first).to_be_visible()
 
 
 @pytest.mark.skipif(not CLOSED, reason="each screen is open to each role")
 def test_screens_that_a_role_may_not_see_are_not_in_its_navigation_and_name_the_permission(sign_in: SignIn) -> None:
     page = sign_in("user")
-    page.goto("/ui/proxies")
+    show(page, "/proxies")
     navigation = page.get_by_role("navigation", name="Main navigation")
     expect(navigation.get_by_role("link", name="Proxies")).to_be_visible()
     for screen in CLOSED:
         expect(navigation.locator(f'a[href="/ui{screen.plain_path}"]')).to_have_count(0)
     for screen in [each for each in CLOSED if not each.needs_object]:
-        visit(page, screen.plain_path)
+        show(page, screen.plain_path)
         expect(page.get_by_text(f"You need the permission {screen.permission}.")).to_be_visible()

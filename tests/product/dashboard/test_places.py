@@ -7,7 +7,7 @@ import secrets
 
 from playwright.sync_api import Page, expect
 
-from tests.kit.browser import SignIn
+from tests.kit.browser import SignIn, show
 from tests.kit.product import Product
 from tests.kit.upstreams import closed_port
 from tests.kit.wait import wait_until
@@ -21,7 +21,7 @@ def places(page: Page) -> list[str]:
 
 
 def test_each_place_has_its_areas_as_tabs(page: Page, sign_in: SignIn) -> None:
-    page.goto("/ui/proxies")
+    show(page, "/proxies")
     navigation = page.get_by_role("navigation", name="Main navigation")
     expect(navigation.get_by_role("link")).to_have_text([re.compile(f"^{each}") for each in PLACES])
     tabs = page.get_by_role("navigation", name="Proxies")
@@ -30,7 +30,7 @@ def test_each_place_has_its_areas_as_tabs(page: Page, sign_in: SignIn) -> None:
     expect(page.get_by_role("heading", level=1, name="Pools")).to_be_visible()
     expect(navigation.get_by_role("link", name="Proxies")).to_have_attribute("aria-current", "page")
     reader = sign_in("user")
-    reader.goto("/ui/rules")
+    show(reader, "/rules")
     expect(reader.get_by_role("navigation", name="Rules").get_by_role("link")).to_have_text(
         ["Policies", "Lists", "Try"]
     )
@@ -54,12 +54,12 @@ def test_what_needs_attention_is_counted_at_its_place_and_in_the_title(page: Pag
             lambda: name in [each["name"] for each in product.data("GET", "/overview")["attention"]["entries"]],
             "the list needs attention",
         )
-        page.goto("/ui/logs")
+        show(page, "/logs")
         rules = page.get_by_role("navigation", name="Main navigation").get_by_role("link", name="Rules")
         expect(rules).to_have_accessible_name(re.compile(r"^Rules \d+ needs? attention$"))
         expect(page).to_have_title(re.compile(r"^\(\d+\) Logs · Proxyfleet$"))
         expect(page.locator("link[rel=icon]")).to_have_attribute("href", re.compile("problem"))
-        page.goto("/ui/")
+        show(page, "/")
         needs = page.get_by_role("complementary", name="Needs attention").get_by_role("listitem").filter(has_text=name)
         expect(needs.get_by_role("button", name="Fetch now")).to_be_visible()
     finally:

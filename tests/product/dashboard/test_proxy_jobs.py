@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.kit.browser import Problems, SignIn, leave
+from tests.kit.browser import Problems, SignIn, leave, show
 from tests.kit.certificates import make_pair
 from tests.kit.http_origins import Origin, scripted, serving
 from tests.kit.product import Product
@@ -88,7 +88,7 @@ def test_a_proxy_is_created_used_by_its_line_to_copy_and_seen_in_its_log_and_cha
     page: Page, product: Product, origin: Origin
 ) -> None:
     name = "made in the page"
-    page.goto("/ui/proxies")
+    show(page, "/proxies")
     page.get_by_role("link", name="Create proxy").first.click()
     page.get_by_label("Name", exact=True).fill(name)
     port = page.get_by_label("Port", exact=True)
@@ -115,7 +115,7 @@ def test_a_proxy_is_created_used_by_its_line_to_copy_and_seen_in_its_log_and_cha
     page.get_by_role("link", name="Find this request ID in the logs").click()
     expect(page.get_by_text("1 record", exact=True)).to_be_visible()
 
-    page.goto(f"/ui/proxies/{made}/charts")  # where they were: they are in Now since
+    show(page, f"/proxies/{made}/charts")  # where they were: they are in Now since
     expect(page).to_have_url(re.compile(f"/ui/proxies/{made}$"))
     press(page, "Show as table: Bandwidth")
     expect(page.get_by_role("region", name="Bandwidth").get_by_role("cell", name=SOME_RATE).first).to_be_visible()
@@ -126,7 +126,7 @@ def test_a_proxy_is_created_used_by_its_line_to_copy_and_seen_in_its_log_and_cha
 def test_an_https_proxy_is_created_with_a_certificate_that_signs_itself_and_gets_one_that_is_uploaded(
     page: Page, product: Product, origin: Origin, tmp_path: Path
 ) -> None:
-    page.goto("/ui/proxies/new")
+    show(page, "/proxies/new")
     port = page.get_by_label("Port", exact=True)
     expect(port).to_have_value(re.compile("^[0-9]+$"))  # one is offered
     port.fill(str(product.free_port()))
@@ -149,7 +149,7 @@ def test_an_https_proxy_is_created_with_a_certificate_that_signs_itself_and_gets
     assert not serves(make_pair(tmp_path)[0])
     assert serves_after_a_while(serves, first)
 
-    page.goto(f"/ui{path}/configuration")
+    show(page, f"{path}/configuration")
     page.get_by_role("navigation", name="Contents").get_by_role("link", name="TLS").click()
     page.get_by_text("Upload", exact=True).click()
     page.get_by_label("Certificate and key").set_input_files(list(make_pair(tmp_path, hosts=["uploaded.example"])))
@@ -170,7 +170,7 @@ def serves_after_a_while(serves: Callable[[str], bool], cert_file: str) -> bool:
 
 
 def test_a_new_proxy_is_as_was_chosen_and_names_what_is_missing(page: Page, product: Product) -> None:
-    page.goto("/ui/proxies/new")
+    show(page, "/proxies/new")
     port = product.free_port()
     page.get_by_label("Name", exact=True).fill("for some networks")
     page.get_by_label("Port", exact=True).fill(str(port))
@@ -197,7 +197,7 @@ def test_what_is_refused_is_counted_at_its_step_of_the_way_and_leads_to_its_reco
 ) -> None:
     made = make_proxy(access={"deny_destinations": ["denied.example"]})
     assert [through(made, url).stdout for url in ("http://denied.example/", origin.url("/hello"))] == ["403", "200"]
-    page.goto(f"/ui/proxies/{made['id']}")
+    show(page, f"/proxies/{made['id']}")
     steps = page.get_by_role("list", name="Route of a request").get_by_role("listitem")
     expect(steps).to_have_text([re.compile(each) for each in ("Listener", "Sign-in", "Limits", "Rules", "Exit", "Tar")])
     expect(steps.nth(3)).to_contain_text("1 refused")
@@ -211,7 +211,7 @@ def test_a_proxy_is_tested_restarted_and_deleted_by_its_typed_name(
 ) -> None:
     problems.allow(r"/api/v1/proxies/\w+: .* 404 ")
     made = make_proxy()
-    page.goto(f"/ui/proxies/{made['id']}")
+    show(page, f"/proxies/{made['id']}")
     page.get_by_label("URL to request").fill(origin.url("/ip"))
     press(page, "Test")
     result = page.get_by_role("status", name="Test result")
@@ -249,7 +249,7 @@ def test_two_people_who_edit_a_proxy_see_what_they_change_and_both_changes_stay(
     path = f"/proxies/{made['id']}"
     first, second = sign_in(), sign_in("operator")
     for page in (first, second):
-        page.goto(f"/ui{path}/configuration")
+        show(page, f"{path}/configuration")
         expect(page.get_by_label("Name", exact=True)).to_have_value(made["name"])
 
     second.get_by_label("Description").fill("by the second")
@@ -280,7 +280,7 @@ def test_a_live_connection_is_seen_and_ended_and_its_client_sees_the_end(make_pr
         command = [*CURL, "--proxytunnel", "--proxy", f"http://127.0.0.1:{made['port']}", f"http://{target}/"]
         client = subprocess.Popen(command, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
-            page.goto(f"/ui/live?proxy={made['id']}")
+            show(page, f"/live?proxy={made['id']}")
             row = page.get_by_role("grid", name="Connections").locator("[data-index]").filter(has_text=target)
             expect(row).to_be_visible()
             assert client.poll() is None
@@ -305,7 +305,7 @@ def test_the_rule_that_denies_a_request_is_explained_step_by_step(
 ) -> None:
     problems.allow("/explain: .* 400 ")
     made = make_proxy(access={"deny_destinations": ["other.example", "ads.example"]})
-    page.goto(f"/ui/proxies/{made['id']}")
+    show(page, f"/proxies/{made['id']}")
     open_tab(page, "Rules")
     ask(page, "http://ads.example/banner")
     decision = page.get_by_role("status", name="Decision")
@@ -329,7 +329,7 @@ def test_an_account_of_a_proxy_is_created_used_disabled_and_deleted(
     make_proxy: MakeProxy, page: Page, product: Product, origin: Origin
 ) -> None:
     made, user = make_proxy(), "alice:a password of hers"
-    page.goto(f"/ui/proxies/{made['id']}/accounts")
+    show(page, f"/proxies/{made['id']}/accounts")
     page.get_by_role("link", name="Account for this proxy").first.click()
     page.get_by_label("User name", exact=True).fill("alice")
     page.get_by_label("Password", exact=True).fill(user.partition(":")[2])
@@ -359,7 +359,7 @@ def test_an_account_of_a_proxy_is_created_used_disabled_and_deleted(
 
 def test_several_proxies_are_stopped_and_started_at_once(make_proxy: MakeProxy, page: Page, origin: Origin) -> None:
     both = [make_proxy(name=f"one of two {number}") for number in (1, 2)]
-    page.goto("/ui/proxies?q=one+of+two")
+    show(page, "/proxies?q=one+of+two")
     rows = page.get_by_role("grid", name="Proxies").locator("[data-index]")
     page.set_viewport_size({"width": 390, "height": 844})  # rows are cards, and the list has no head
     for action, state in (("Stop", "stopped"), ("Start", "running")):

@@ -16,7 +16,7 @@ from playwright.sync_api import Locator, Page, ViewportSize, expect
 
 from config.passwords import hash_password
 from tests.kit import tables
-from tests.kit.browser import Problems, SignIn, open_row, visit
+from tests.kit.browser import Problems, SignIn, open_row, show
 from tests.kit.name_servers import ScriptedNameServer, zone
 from tests.kit.product import PASSWORD, Product
 from tests.kit.wait import wait_until
@@ -214,12 +214,12 @@ class Fleet:
     targets: list[int]
 
     def path(self, row: Row) -> str:
-        return f"/ui{row.path.format(**self.names)}"
+        return row.path.format(**self.names)
 
 
 @pytest.fixture(scope="module")
 def fleet() -> Iterator[Fleet]:
-    """One product with something of each kind, more accounts, lists, revisions and records than a page has, and open
+    """One product with something of each kind, more accounts, lists and records than a page has, and open
     connections."""
     with ExitStack() as open_ones:
         server = open_ones.enter_context(ScriptedNameServer(zone({NAME: ("127.0.0.1",)}, ttl=600)))
@@ -271,12 +271,11 @@ def _made(product: Product) -> dict[str, str]:
         "pools": [{"name": each, "upstreams": upstreams} for each in names],
         "policies": [{"name": each, "rules": []} for each in names],
         "webhooks": [{"name": each, **hook} for each in names],
+        "lists": [{"name": f"list-{each}", "kind": "domains", "entries": ["a.example"]} for each in range(MANY)],
     }
     product.data("POST", "/config/import", document)
     for each in names:
         product.data("POST", "/users", {"username": each, "password": PASSWORD})
-    for number in range(MANY):
-        product.data("POST", "/lists", {"name": f"list-{number}", "kind": "domains", "entries": ["a.example"]})
     hashed = hash_password(PASSWORD)
     many = [{"username": f"many-{each:03}", "password_hash": hashed, "proxies": {"all": True}} for each in range(MANY)]
     product.data("POST", "/accounts/batch", {"create": many})
@@ -299,12 +298,10 @@ def test_each_action_of_a_row_is_done_by_keys_alone(
     page = sign_in(base_url=fleet.product.base_url)
     if kind == "session":
         _sign_in_again(fleet.product)
-    page.goto(fleet.path(row))
     failing: list[str] = []
     for number, (action, (letter, then)) in enumerate(row.actions.items()):
         with tables.Row(action, failing):
-            if number:
-                visit(page, fleet.path(row).removeprefix("/ui"))
+            show(page, fleet.path(row))
             _act(Keyboard(page), row, fleet.names, action, letter, by_keys=not number)
             if "=" in then:
                 page.wait_for_url(lambda url, then=then: then in url)
@@ -341,7 +338,7 @@ def _sign_in_again(product: Product) -> None:
 
 def test_values_of_a_row_are_filters_by_keys_and_escape_leads_back_to_the_row(fleet: Fleet, sign_in: SignIn) -> None:
     page = sign_in(base_url=fleet.product.base_url)
-    page.goto("/ui/logs")
+    show(page, "/logs")
     keyboard = Keyboard(page)
     keyboard.to_row("Logs", "denied.example")
     row = page.evaluate(INDEX)
@@ -367,7 +364,7 @@ def test_after_the_end_of_a_connection_the_focus_is_on_the_next_row_and_no_secon
         for target in targets:
             open_ones.enter_context(Client(fleet.port)).connect(target, basic(USER, PASSWORD))
         page = sign_in(base_url=fleet.product.base_url)
-        page.goto("/ui/live?sort=target")
+        show(page, "/live?sort=target")
         keyboard = Keyboard(page)
         keyboard.to_row("Connections", targets[0])
         after = page.evaluate(
@@ -388,9 +385,7 @@ def test_after_the_end_of_a_connection_the_focus_is_on_the_next_row_and_no_secon
 def test_back_leads_to_the_place_in_the_list_and_to_its_row(path: str, fleet: Fleet, sign_in: SignIn) -> None:
     page = sign_in(base_url=fleet.product.base_url)
     page.set_viewport_size(LOW)
-    if page.url == "about:blank":
-        page.goto("/ui/-")
-    visit(page, path)
+    show(page, path)
     keyboard = Keyboard(page)
     keyboard.to_list(OPENED[path])
     wanted = MANY - 1 if path in ("/accounts", "/rules/lists") else FEW
@@ -426,7 +421,7 @@ def test_each_column_that_is_ticked_is_there_and_the_table_scrolls_sideways_in_i
     fleet: Fleet, sign_in: SignIn
 ) -> None:
     page = sign_in(base_url=fleet.product.base_url)
-    page.goto("/ui/logs?hidden=-")
+    show(page, "/logs?hidden=-")
     grid = page.get_by_role("grid", name="Logs")
     expect(grid.get_by_role("button", name="target denied").first).to_be_visible()
     page.get_by_role("button", name="Columns").click()
@@ -447,9 +442,7 @@ def test_a_row_opens_beside_the_list_and_the_way_back_and_escape_lead_to_it(
     path: str, fleet: Fleet, sign_in: SignIn, axe: Callable[..., None]
 ) -> None:
     page = sign_in(base_url=fleet.product.base_url)
-    if page.url == "about:blank":
-        page.goto("/ui/-")
-    visit(page, path)
+    show(page, path)
     keyboard, beside = Keyboard(page), page.get_by_role("dialog", name=BESIDE[path])
     keyboard.to_row(OPENED[path], BESIDE[path], by_keys=False)
     keyboard.press("Enter")
@@ -482,7 +475,7 @@ def _is_back_at(page: Page, row: str) -> None:
 
 def test_columns_are_chosen_kept_by_the_browser_sent_with_the_address_and_reset(fleet: Fleet, sign_in: SignIn) -> None:
     page = sign_in(base_url=fleet.product.base_url)
-    page.goto("/ui/proxies?q=one")
+    show(page, "/proxies?q=one")
     _columns_are(page, chosen=False)
     _choose_columns(page, "Created", "Address")
     _columns_are(page, chosen=True)
@@ -513,7 +506,7 @@ def _choose_columns(page: Page, *titles: str) -> None:
 
 def test_columns_are_as_wide_as_what_is_in_them(fleet: Fleet, sign_in: SignIn) -> None:
     page = sign_in(base_url=fleet.product.base_url)
-    page.goto("/ui/proxies?q=one")
+    show(page, "/proxies?q=one")
     expect(page.get_by_role("grid").locator("[data-index]")).to_have_count(3)
     page.wait_for_function(f"() => ({CUT})().length === 0")
     name, state = (page.get_by_role("columnheader", name=each).bounding_box() for each in ("Name", "State"))
@@ -530,9 +523,7 @@ def test_rows_are_in_the_order_of_any_number(
     path: str, column: str, clicks: int, first: str, fleet: Fleet, sign_in: SignIn
 ) -> None:
     page = sign_in(base_url=fleet.product.base_url)
-    if page.url == "about:blank":
-        page.goto("/ui/-")
-    visit(page, path)
+    show(page, path)
     head = page.get_by_role("columnheader", name=column)
     for _ in range(clicks):
         head.get_by_role("button").click()
@@ -545,7 +536,7 @@ def test_each_row_says_what_was_refused_in_the_last_hour(fleet: Fleet, sign_in: 
     page = sign_in(base_url=fleet.product.base_url)
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url) if "metrics/realtime" in request.url else None)
-    page.goto("/ui/proxies")
+    show(page, "/proxies")
     rows = page.get_by_role("grid", name="Proxies").locator("[data-index]")
     refused = rows.filter(has_text="the-running-one").get_by_role("img")
     expect(refused).to_have_accessible_name(re.compile(r"^(?!0 )\d+ of \d+ refused or failed in the last hour"))
@@ -553,14 +544,14 @@ def test_each_row_says_what_was_refused_in_the_last_hour(fleet: Fleet, sign_in: 
         re.compile(r"^0 of \d+ refused")
     )
     assert len([each for each in asked if each.count("recent=") > 2]) == len(asked) <= 3  # one for all rows
-    page.goto(f"/ui/accounts?q={USER}")
+    show(page, f"/accounts?q={USER}")
     row = page.get_by_role("grid", name="Accounts").locator("[data-index]").filter(has_text=USER)
     expect(row.get_by_role("img")).to_have_accessible_name(re.compile(r"^(?!0 )\d+ of \d+ refused or failed"))
 
 
 def test_all_accounts_that_match_are_selected_whether_they_are_loaded_or_not(fleet: Fleet, sign_in: SignIn) -> None:
     page = sign_in(base_url=fleet.product.base_url)
-    page.goto("/ui/accounts?q=many")
+    show(page, "/accounts?q=many")
     page.get_by_role("checkbox", name="Select many-000").check()
     page.get_by_role("region", name="1 selected").get_by_role("button", name="Select all that match").click()
     chosen = page.get_by_role("region", name=f"{MANY} selected")
@@ -577,7 +568,7 @@ def test_on_paper_are_all_loaded_rows_and_neither_navigation_nor_buttons(
     path: str, fleet: Fleet, sign_in: SignIn
 ) -> None:
     page = sign_in(base_url=fleet.product.base_url)
-    page.goto(f"/ui{path.format(**fleet.names)}")
+    show(page, path.format(**fleet.names))
     expect(page.get_by_role("main").locator(".card").first).to_be_visible()
     if path == "/accounts":
         expect(page.get_by_role("grid").locator("[data-index]").first).to_be_visible()

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.kit.browser import Problems, SignIn, leave
+from tests.kit.browser import Problems, SignIn, leave, show
 from tests.kit.certificates import make_pair
 from tests.kit.curl import curl, needs_curl
 from tests.kit.http_origins import Origin, serving
@@ -81,9 +81,9 @@ def test_the_check_and_its_ports_are_chosen_for_a_proxy_and_shown(
 ) -> None:
     problems.allow("/api/v1/proxies/.* 400 ")
     made = make_proxy()
-    page.goto(f"/ui/proxies/{made['id']}")
+    show(page, f"/proxies/{made['id']}")
     expect(fact(page, "TLS name")).to_have_text("automatic · port 443")
-    page.goto(f"/ui/proxies/{made['id']}/configuration")
+    show(page, f"/proxies/{made['id']}/configuration")
     check = page.get_by_label("Name in the TLS handshake")
     expect(check).to_have_accessible_description(re.compile("an entry with host names let through"))
     check.select_option(label="must be the host of the request")
@@ -101,7 +101,7 @@ def test_the_check_and_its_ports_are_chosen_for_a_proxy_and_shown(
     save(page, made["name"])
     stored = product.data("GET", f"/proxies/{made['id']}")["proxy"]
     assert (stored["tls_name"], stored["tls_ports"]) == ("match", [443, 8443])
-    page.goto(f"/ui/proxies/{made['id']}/rules")
+    show(page, f"/proxies/{made['id']}/rules")
     expect(page.get_by_text("must be the host of the request · ports 443, 8443")).to_be_visible()
 
 
@@ -112,7 +112,7 @@ def test_a_rule_says_what_becomes_of_the_name_and_is_tried_with_one_before_it_is
     name = f"names-of-{made['name']}"
     product.data("POST", "/policies", {"name": name, "rules": [{"name": "all", "match": {}, "action": {}}]})
     product.data("PATCH", f"/proxies/{made['id']}", {"policy": name})
-    page.goto(f"/ui/rules/policies/{name}")
+    show(page, f"/rules/policies/{name}")
     page.get_by_role("button", name="all every request").click()
     page.get_by_label("Name in the TLS handshake").select_option(label="must itself be allowed")
     page.get_by_label("Proxy", exact=True).select_option(label=f"{made['name']} · {made['port']}")
@@ -134,7 +134,7 @@ def test_a_rule_says_what_becomes_of_the_name_and_is_tried_with_one_before_it_is
 
 def test_explain_says_which_check_is_in_force_and_what_becomes_of_a_name(make_proxy: MakeProxy, page: Page) -> None:
     made = make_proxy(access={"allow_destinations": ["localhost:443", ":80", "localhost:8443"]})
-    page.goto(f"/ui/proxies/{made['id']}/rules")
+    show(page, f"/proxies/{made['id']}/rules")
     decision = page.get_by_role("status", name="Decision")
     step = decision.get_by_role("listitem").filter(has_text="Name in the TLS handshake")
 
@@ -177,7 +177,7 @@ def test_records_are_found_by_the_name_and_by_a_protocol_and_a_refusal_says_what
 ) -> None:
     made = make_proxy(tls_name="match", tls_ports=[origin.port])
     assert (fetch(made, origin, "localhost"), fetch(made, origin, OTHER)) == (200, 0)
-    page.goto(f"/ui/logs?proxy={made['id']}&hidden=in,upstream")
+    show(page, f"/logs?proxy={made['id']}&hidden=in,upstream")
     rows = page.get_by_role("grid", name="Logs").locator("[data-index]")
     expect(rows).to_have_count(2)
     expect(rows.filter(has_text=OTHER)).to_contain_text("name in the TLS handshake not allowed")
@@ -204,7 +204,7 @@ def test_a_live_tunnel_shows_its_handshake_and_is_found_by_it(
     made = make_proxy(tls_ports=[origin.port])
     page = sign_in()
     with tunnel(made, origin):
-        page.goto(f"/ui/live?proxy={made['id']}")
+        show(page, f"/live?proxy={made['id']}")
         row = page.get_by_role("grid", name="Connections").locator("[data-index]")
         shown = row.get_by_title("localhost · http/1.1 · TLS 1.3")
         expect(shown).to_contain_text(f"localhost:{origin.port}")
@@ -217,13 +217,13 @@ def test_a_live_tunnel_shows_its_handshake_and_is_found_by_it(
         page.set_viewport_size({"width": 320, "height": 700})
         expect(shown.get_by_text("TLS name: localhost")).to_be_visible()
         assert not page.evaluate(SIDEWAYS)
-        page.goto(f"/ui/live?proxy={made['id']}&alpn=h2")
+        show(page, f"/live?proxy={made['id']}&alpn=h2")
         expect(page.get_by_text("No connection matches")).to_be_visible()
 
 
 def test_a_plan_keeps_to_itself_which_rule_refuses(page: Page, product: Product) -> None:
     plan = product.data("POST", "/plans", {"name": "says less"})["plan"]
-    page.goto(f"/ui/accounts/plans/{plan['id']}")
+    show(page, f"/accounts/plans/{plan['id']}")
     named = page.get_by_role("switch", name="Name the rule in refusals")
     expect(named).to_be_checked()
     named.uncheck()

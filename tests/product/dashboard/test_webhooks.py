@@ -6,7 +6,7 @@ import re
 
 from playwright.sync_api import Page, expect
 
-from tests.kit.browser import leave
+from tests.kit.browser import leave, show
 from tests.kit.product import Product
 from tests.kit.wait import wait_until
 from tests.kit.webhook_targets import Received, Target
@@ -20,7 +20,7 @@ def test_a_webhook_is_created_tested_and_a_delivery_is_seen_with_its_attempts_an
     page: Page, product: Product
 ) -> None:
     with Target(first_refused) as target:
-        page.goto("/ui/settings/webhooks")
+        show(page, "/settings/webhooks")
         page.get_by_role("main").get_by_role("link", name="Create webhook").first.click()
         page.get_by_label("Name", exact=True).fill("of a test")
         page.get_by_label("URL").fill(target.url)

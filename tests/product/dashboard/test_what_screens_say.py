@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.kit.browser import visit
+from tests.kit.browser import show
 from tests.kit.product import Product
 from tests.kit.upstreams import closed_port
 from tests.kit.wait import wait_until
@@ -215,11 +215,10 @@ def fleet(product: Product) -> Iterator[Fleet]:
 
 def test_each_screen_says_what_the_api_says(page: Page, product: Product, fleet: Fleet) -> None:
     wrong, at = [], ""
-    page.goto("/ui/-")
     for screen, where, api, said in rows(fleet):
         place, path = (text.format(NAME=fleet.name, **fleet.proxies) for text in (screen, api))
         if place != at:
-            visit(page, place)
+            show(page, place)
             at = place
         expected = said(product.data("GET", path))
         if not expected:
@@ -233,7 +232,7 @@ def test_each_screen_says_what_the_api_says(page: Page, product: Product, fleet:
 
 
 def test_a_pool_that_nothing_uses_is_checked_by_its_button(page: Page, product: Product, fleet: Fleet) -> None:
-    page.goto(f"/ui/proxies/pools/{fleet.name}-unused")
+    show(page, f"/proxies/pools/{fleet.name}-unused")
     state = card("State")(page)
     expect(state).to_contain_text("Usable: 0 of 2, 2 unknown, not in use")
     state.get_by_role("button", name="Check now").click()

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
-from tests.kit.browser import Problems, SignIn, visit
+from tests.kit.browser import Problems, SignIn, show
 from tests.kit.product import Product
 
 SETTING, CONFIGURED, OTHER = "proxy.keep_alive_timeout", "60", "61"
@@ -48,7 +48,7 @@ def source(product: Product) -> tuple[str, int]:
 
 
 def test_a_setting_is_changed_with_its_source_and_put_back(page: Page, product: Product) -> None:
-    page.goto("/ui/settings")
+    show(page, "/settings")
     setting = page.get_by_label("Keep idle connections for")
     expect(setting).to_have_value(CONFIGURED)
     setting.fill(OTHER)
@@ -66,7 +66,7 @@ def test_a_setting_is_changed_with_its_source_and_put_back(page: Page, product: 
 
 
 def test_an_earlier_state_of_a_proxy_is_read_and_put_back(page: Page, product: Product, proxy: dict[str, Any]) -> None:
-    page.goto(f"/ui/proxies/{proxy['id']}/history")
+    show(page, f"/proxies/{proxy['id']}/history")
     entries = page.get_by_role("list", name="History").get_by_role("listitem")
     expect(entries).to_have_count(3)
     press(entries.nth(1), "Show state")
@@ -88,7 +88,7 @@ def test_one_change_is_undone_or_the_later_one_is_named(
     problems.allow("/(restore|undo).* 400 ")
     last: int = product.data("GET", "/revisions?limit=1")["revisions"][0]["revision"]
     product.data("PATCH", f"/proxies/{proxy['id']}", {"tags": ["later"]})
-    page.goto(f"/ui/history/{last - 1}")
+    show(page, f"/history/{last - 1}")
     main = page.get_by_role("main")
     expect(main).to_contain_text("Takes back all 2 later revisions.")
     press(main, "Undo this change")
@@ -113,9 +113,8 @@ def test_one_change_is_undone_or_the_later_one_is_named(
 
 def test_what_is_no_revision_is_named_so(page: Page, problems: Problems) -> None:
     problems.allow("/revisions/.* 404 ")
-    page.goto("/ui/-")
     for wrong in ("abc", "0x10", "999999"):
-        visit(page, f"/history/{wrong}")
+        show(page, f"/history/{wrong}")
         expect(page.get_by_role("main")).to_contain_text("This revision does not exist")
         expect(page.get_by_role("main")).not_to_contain_text("NaN")
 
@@ -123,7 +122,7 @@ def test_what_is_no_revision_is_named_so(page: Page, problems: Problems) -> None
 def test_a_rule_that_is_moved_is_one_change(page: Page, product: Product) -> None:
     rules = [{"name": name, "match": {}, "action": {"use": "direct"}} for name in ("one", "two", "three")]
     made = product.data("POST", "/policies", {"name": "to-move", "rules": rules})["policy"]["id"]
-    page.goto(f"/ui/policies/{made}")
+    show(page, f"/policies/{made}")
     press(page, "Move two up")
     expect(page.get_by_role("region", name="1 change", exact=True)).to_be_visible()
     press(page, "Review and save")
@@ -136,7 +135,7 @@ def test_a_document_is_compared_imported_and_exported(page: Page, product: Produ
     document = product.data("GET", "/config/export")
     next(each for each in document["proxies"] if each["name"] == proxy["name"])["description"] = "of a file"
     content = json.dumps(document).encode()
-    page.goto("/ui/transfer")
+    show(page, "/transfer")
     page.get_by_label("File", exact=True).set_input_files(
         {"name": "fleet.json", "mimeType": "application/json", "buffer": content}
     )
@@ -154,7 +153,7 @@ def test_a_document_is_compared_imported_and_exported(page: Page, product: Produ
 
 def test_many_proxies_are_tagged_at_once(page: Page, product: Product) -> None:
     made = [product.proxy(name=f"bulk {number}", tags=["old", "kept"]) for number in range(2)]
-    page.goto("/ui/proxies?q=bulk")
+    show(page, "/proxies?q=bulk")
     page.get_by_role("checkbox", name="Select all").check()
     bar = page.get_by_role("region", name="2 selected")
     press(bar, "Tags")
@@ -176,7 +175,7 @@ def test_a_field_of_many_proxies_is_tried_changed_and_taken_back(page: Page, pro
     def asleep() -> list[int]:
         return [product.data("GET", f"/proxies/{each['id']}")["proxy"]["sleep_after"] for each in made]
 
-    page.goto("/ui/proxies?q=change")
+    show(page, "/proxies?q=change")
     rows = page.get_by_role("grid", name="Proxies").locator("[data-index]")
     rows.first.get_by_role("checkbox").check()
     press(page.get_by_role("region", name="1 selected"), "Select all 3")
@@ -201,7 +200,7 @@ def test_what_was_changed_and_done_is_one_list_whose_chain_is_checked(
     page: Page, product: Product, proxy: dict[str, Any], axe: Callable[..., None]
 ) -> None:
     product.data("POST", f"/proxies/{proxy['id']}/restart")
-    page.goto(f"/ui/audit?resource_name={quote(proxy['name'])}")
+    show(page, f"/audit?resource_name={quote(proxy['name'])}")
     rows = page.get_by_role("grid", name="Changes").locator("[data-index]")
     expect(rows).to_have_count(4)  # an entry and a revision of one request are one row
     rows.first.press("Enter")
