@@ -58,7 +58,7 @@ make_environment() {
     echo "Making the environment .venv with Python $(version_of "$python") ..." >&2
     "$python" -m venv --clear "$root/.venv" || fail "the environment .venv could not be made"
     # The pip that comes with Python takes longer to choose releases. It stays where no newer one can be had.
-    "$bin/python" -m pip install --quiet --disable-pip-version-check --upgrade pip 2>/dev/null || true
+    "$bin/python" -m pip install --quiet --disable-pip-version-check --retries 1 --timeout 5 --upgrade pip 2>/dev/null || true
 }
 
 # A new environment $1 by the interpreter $2 with the wheel of this checkout and its extras $3. Its forwarding path is

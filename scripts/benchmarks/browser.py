@@ -22,35 +22,40 @@ SLOWER, STEP = 4, 120
 """By how much Chromium slows down the page, and by how many pixels each frame scrolls."""
 TABS, CLIENTS = 200, 8
 SCROLL = """async ([step, seconds]) => {
-  let direction = 1, frames = 0;
-  const began = performance.now();
+  let direction = 1, frames = 0, awaited = 0;
+  const began = performance.now(), end = document.documentElement.scrollHeight - innerHeight - 2;
   await new Promise((done) => {
     const next = (now) => {
       frames += 1;
+      awaited += document.querySelector('[role=row][aria-busy]') !== null;
       scrollBy(0, direction * step);
-      if (scrollY + innerHeight >= document.documentElement.scrollHeight - 2) direction = -1;
-      if (scrollY <= 0) direction = 1;
+      direction = scrollY >= end ? -1 : scrollY <= 0 ? 1 : direction;
       if (now < began + 1000 * seconds) requestAnimationFrame(next); else done();
     };
     requestAnimationFrame(next);
   });
-  return 1000 * frames / (performance.now() - began);
+  return [1000 * frames / (performance.now() - began), 100 * awaited / frames];
 }"""
 
 
 @contextmanager
 def _opened(product: OurApi, path: str) -> Iterator[Page]:
     try:
-        from playwright.sync_api import sync_playwright
+        from playwright.sync_api import Error, sync_playwright
     except ImportError as error:
         raise Missing(f"{error.name} is not installed") from error
-    with sync_playwright() as playwright, chromium(playwright) as browser:
-        context = browser.new_context(viewport={"width": 1440, "height": 900}, base_url=product.base_url)
-        log_in(context, "admin")
-        page = context.new_page()
-        page.goto(path)
-        wait_until_loaded(page)
-        yield page
+    try:
+        with sync_playwright() as playwright, chromium(playwright) as browser:
+            context = browser.new_context(viewport={"width": 1440, "height": 900}, base_url=product.base_url)
+            log_in(context, "admin")
+            page = context.new_page()
+            page.goto(path)
+            wait_until_loaded(page)
+            yield page
+    except FileNotFoundError as error:
+        raise Missing(str(error)) from error
+    except Error as error:
+        raise BenchError(f"{path} in the browser: {error.message}") from error
 
 
 def scrolling(bench: Bench) -> Results:
@@ -60,11 +65,11 @@ def scrolling(bench: Bench) -> Results:
         with _opened(product, "/ui/proxies") as page:
             page.context.new_cdp_session(page).send("Emulation.setCPUThrottlingRate", {"rate": SLOWER})
             page.evaluate(SCROLL, [STEP, 1])
-            frames = page.evaluate(SCROLL, [STEP, 5 * bench.effort.seconds])
-            resting = page.evaluate(SCROLL, [0, bench.effort.seconds])
+            frames, awaited = page.evaluate(SCROLL, [STEP, 5 * bench.effort.seconds])
+            resting, _ = page.evaluate(SCROLL, [0, bench.effort.seconds])
     finally:
         product.end()
-    return {OURS: {"frames": frames, "resting": resting}}
+    return {OURS: {"frames": frames, "awaited": awaited, "resting": resting}}
 
 
 def tabs(bench: Bench) -> Results:
@@ -76,6 +81,8 @@ def tabs(bench: Bench) -> Results:
         with _opened(product, "/ui/") as page:
             page.on("request", lambda request: asked.append(request.url) if "/api/v1/" in request.url else None)
             page.wait_for_timeout(1000 * seconds)
+        if not asked:
+            raise BenchError("the overview asks for nothing")
         paths = [url.removeprefix(product.base_url) for url in asked]
         began, before = time.monotonic(), cpu_seconds(product.everything())
         with ThreadPoolExecutor(CLIENTS) as clients:
@@ -88,20 +95,24 @@ def tabs(bench: Bench) -> Results:
 
 
 def _replay(product: OurApi, paths: Sequence[str], seconds: float, client: int) -> None:
-    """The requests of a share of the tabs, of which each has seen the responses before."""
-    mine = range(client, TABS, CLIENTS)
-    due = sorted(
-        (seconds * (place + tab / TABS) / len(paths), path) for tab in mine for place, path in enumerate(paths)
-    )
-    known = dict[str, str]()
+    """The requests of a share of the tabs, as the page makes them: each knows the responses that it has seen."""
+    pause = seconds / len(paths)
+    due = [
+        (pause * (place + tab / TABS), tab, path)
+        for tab in range(client, TABS, CLIENTS)
+        for place, path in enumerate(paths)
+    ]
+    known = dict[tuple[int, str], str]()
     began = time.monotonic()
     with closing(http.client.HTTPConnection("127.0.0.1", product.port, timeout=30)) as connection:
-        for at, path in due:
+        for at, tab, path in sorted(due):
             time.sleep(max(0.0, began + at - time.monotonic()))
-            headers = {"X-API-Key": product.key, **({"If-None-Match": known[path]} if path in known else {})}
+            headers = {"Authorization": f"Bearer {product.token}", "Accept-Encoding": "gzip"}
+            if tag := known.get((tab, path)):
+                headers["If-None-Match"] = tag
             connection.request("GET", path, headers=headers)
             response = connection.getresponse()
             response.read()
             if response.status not in (200, 304):
                 raise BenchError(f"GET {path}: {response.status}")
-            known[path] = response.headers.get("ETag", "")
+            known[tab, path] = response.headers.get("ETag", tag or "")

@@ -52,6 +52,8 @@ class Operator:
         """Commit it; its rows."""
         connection = self._connections.get(threading.get_ident())
         if connection is None or connection.closed or select.select([connection], [], [], 0)[0]:
+            if connection is not None:
+                connection.close()
             connection = psycopg.connect(self._dsn, autocommit=True)
             self._connections[threading.get_ident()] = connection
         cursor = connection.execute(statement.encode())

@@ -46,6 +46,8 @@ def joined(nodes: Nodes, first: Product, second: Product) -> None:
     assert status == 0, done
     wait_until(lambda: states(first).get("second") == "up", "the second one is up")
     second.forget_token()
+    kept = nodes.server.execute("SELECT rolpassword FROM pg_authid WHERE rolname LIKE 'pf%'")
+    assert {password.partition(":")[0] for (password,) in kept if password} == {"SCRAM-SHA-256$4096"}
     for name, host in HOSTS.items():
         addresses = {"internal": nodes.addresses[first if name == "first" else second], "public": host}
         before = first.data("GET", f"/nodes/{name}")["node"]["addresses"]

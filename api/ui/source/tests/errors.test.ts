@@ -19,10 +19,10 @@ test("what is missing is null", () => {
   expect(failure(response(502), "<html>").message).toBe("HTTP 502");
 });
 
-test("in another language an error is what its code says, or a quotation of the service", async () => {
+test("in another language an error is what its code says, and a quotation of the service", async () => {
   const error = (status: number, code: string, details: object = {}) => explained(failure(response(status), { error: { code, message: "The list was not found", details } }));
   expect([error(500, "INTERNAL_ERROR"), error(403, "FORBIDDEN", { reason: "the key is limited" })]).toEqual(["The list was not found", "the key is limited"]);
   await catalogue.choose("de");
-  expect([error(404, "NOT_FOUND"), error(500, "INTERNAL_ERROR"), error(400, "INVALID_REQUEST", { field: "port", error: "is in use" })]).toEqual(["Es wurde nicht gefunden.", "„The list was not found“", "port: „is in use“"]);
+  expect([error(404, "NOT_FOUND"), error(500, "INTERNAL_ERROR"), error(400, "INVALID_REQUEST", { field: "port", error: "is in use" })]).toEqual(["Nicht gefunden: „The list was not found“", "„The list was not found“", "port: „is in use“"]);
   await catalogue.choose("en");
 });

@@ -51,11 +51,11 @@ export class GridFocus {
     this.#at = { index, id: this.#rows.id(index), stop };
   }
 
-  /** It left an element. A dialog and a menu give it back; an element that was removed did not lose it by its reader. */
+  /** It left an element. A dialog and a menu give it back; an element that was removed or hidden did not lose it by its reader. */
   left({ target, relatedTarget: to }: FocusEvent): void {
     if (to instanceof Element) {
       if (!this.#rows.body()?.contains(to) && !to.closest("dialog, [role=menu]")) this.#at = null;
-    } else setTimeout(() => document.activeElement === document.body && (target as Element).isConnected && (this.#at = null));
+    } else setTimeout(() => document.activeElement === document.body && (target as Element).checkVisibility({ visibilityProperty: true }) && (this.#at = null));
   }
 
   /** To the row at an index, or to the value in it that has this number. */
@@ -104,12 +104,14 @@ export class GridFocus {
   #focus(index: number, stop: number | null, seen: boolean): void {
     const row = this.#rows.body()?.querySelector<HTMLElement>(`[data-index="${index}"]`);
     if (!row) return;
-    const target = stop === null ? row : (stops(row)[stop] ?? row);
+    const id = this.#rows.id(index);
+    const target = stop === null || id === undefined ? row : (stops(row)[stop] ?? row); // what is loaded is not there yet
     if (!target.hasAttribute("tabindex")) target.tabIndex = -1;
-    this.#at = { index, id: this.#rows.id(index), stop: target === row ? null : stop };
-    if (document.activeElement === target) return;
-    target.focus({ preventScroll: true });
-    if (seen) target.scrollIntoView({ block: "nearest", inline: "nearest" });
+    if (document.activeElement !== target) {
+      target.focus({ preventScroll: true });
+      if (seen) target.scrollIntoView({ block: "nearest", inline: "nearest" });
+    }
+    this.#at = { index, id, stop: target === row && id !== undefined ? null : stop };
   }
 }
 

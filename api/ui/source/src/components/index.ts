@@ -5,7 +5,6 @@ export { default as BulkBar } from "./BulkBar.svelte";
 export { default as Button } from "./Button.svelte";
 export { default as Bytes } from "./Bytes.svelte";
 export { default as Card } from "./Card.svelte";
-export { default as CardsHead } from "./CardsHead.svelte";
 export { default as Checkbox } from "./Checkbox.svelte";
 export { default as Choices } from "./Choices.svelte";
 export { default as Cited } from "./Cited.svelte";

@@ -45,6 +45,9 @@ export function tracksOf(columns: readonly Sized[], needs: Record<string, number
   });
 }
 
+/** Whether a cell may have less room than it needs. */
+export const isCut = ({ key, width = "fr" }: Sized, needs: Record<string, number>): boolean => width.includes("fr") || (needs[key] ?? WIDEST + 1) > WIDEST;
+
 /** The least width of a track. */
 export const pixels = (track: string): number => Number(/\d+/.exec(track)?.[0] ?? 0);
 
@@ -82,29 +85,25 @@ export function sorted<T>(rows: readonly T[], columns: readonly Column<T>[], ord
 /** Tables with fewer columns have none to choose. */
 export const FEW = 5;
 
-/** Those on a card, unless the reader chose others. */
-export const onCard = <T>(columns: readonly Column<T>[]): Column<T>[] => columns.filter(({ hidden, card }) => !hidden && card !== "hide");
-
-/** What was chosen since the page was loaded, by the names of tables: all that show one table know it. */
-const chosen = $state<Record<string, string | null>>({});
-
 /**
  * The columns that the reader chose for a table: those in the address, if it has a name for that, or those that this browser has kept.
  * To be made while a component is made.
  */
 export class Shown {
   #view: string | undefined;
+  #kept = $state.raw<string | null>(null);
   #name: string;
 
   /** `columns` are all that there are. */
   constructor(view: string | undefined, columns: readonly { key: string }[]) {
     this.#view = view;
     this.#name = `columns.${view ?? columns.map((each) => each.key).join(".")}`;
+    this.#kept = kept.get(this.#name);
   }
 
   /** Their keys; null without a choice. */
   get keys(): string[] | null {
-    const found = (this.#view && router.query.get("columns")) || (chosen[this.#name] ?? kept.get(this.#name));
+    const found = (this.#view && router.query.get("columns")) || this.#kept;
     return found ? found.split(",") : null;
   }
 
@@ -129,7 +128,7 @@ export class Shown {
 
   #set(keys: string | null): void {
     kept.set(this.#name, keys);
-    chosen[this.#name] = keys;
+    this.#kept = keys;
     if (!this.#view) return;
     const query = new URLSearchParams(router.query);
     if (keys === null) query.delete("columns");

@@ -1,4 +1,4 @@
-/** An error in one sentence: by its code where that says all, else as the service says it; what never reached the service is said here. */
+/** An error in one sentence: as the service says it, in another language after what its code says; what never reached the service is said here. */
 import type { ApiError } from "../api/errors";
 import { t, tMaybe } from "../texts";
 import { cited } from "./cited";
@@ -9,5 +9,6 @@ export function explained(error: ApiError): string {
   if (error.requiredPermission) return t("errors.permission", { permission: error.requiredPermission });
   if (error.status === 429 && error.retryAfter !== null) return t("errors.busy", { seconds: error.retryAfter });
   const fields = Object.entries(error.fields).map(([field, text]) => `${field}: ${text}`);
-  return fields.length ? fields.join("; ") : tMaybe(`errors.code.${error.code}`, cited(error.whole ?? error.message));
+  const text = error.whole ?? error.message;
+  return fields.length ? fields.join("; ") : tMaybe(`errors.code.${error.code}`, cited(text), { text });
 }

@@ -10,6 +10,8 @@ interface Binding {
   keys: string;
   /** What it does, for the overlay; without it, it is not listed. */
   title?: string;
+  /** Whether it works while a dialog is open, too. */
+  always?: boolean;
   run: () => void;
 }
 
@@ -43,14 +45,14 @@ class Keys {
   #pressed(event: KeyboardEvent): void {
     const ctrl = event.ctrlKey || event.metaKey;
     if (event.defaultPrevented || event.altKey || (!ctrl && isTyping(event))) return;
-    if (document.querySelector("dialog[open]")) return;
+    const bindings = document.querySelector("dialog[open]") ? this.bindings.filter(({ always }) => always) : this.bindings;
     const pair = ctrl ? null : this.#pair(event);
     const key = ctrl ? `Ctrl ${event.key.toLowerCase()}` : event.key;
-    const found = this.bindings.findLast((each) => each.keys === pair) ?? this.bindings.findLast((each) => each.keys === key);
+    const found = bindings.findLast((each) => each.keys === pair) ?? bindings.findLast((each) => each.keys === key);
     this.#first = found || ctrl ? null : { key, at: event.timeStamp };
     if (!found) return;
     event.preventDefault();
-    found.run();
+    if (!event.repeat) found.run();
   }
 }
 

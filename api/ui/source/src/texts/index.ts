@@ -16,7 +16,7 @@ export function t(key: Key, values: Values = {}): string {
 }
 
 /** A text whose key is put together at run time, such as the name of a state; `otherwise` where there is none. */
-export const tMaybe = (key: string, otherwise: string): string => catalogue.texts[key] ?? otherwise;
+export const tMaybe = (key: string, otherwise: string, values: Values = {}): string => (key in catalogue.texts ? filled(catalogue.texts[key]!, values) : otherwise);
 
 /** `en` or `de`. */
 export const language = (): string => catalogue.language;

@@ -160,11 +160,11 @@ export const errors = {
   "unreadable": "Der Dienst ist nicht erreichbar: Unter seiner Adresse hat etwas anderes geantwortet.",
   "filters": "Ändern oder entfernen Sie die Filter.",
   "cited": "„{text}“",
-  "code.NOT_FOUND": "Es wurde nicht gefunden.",
-  "code.UNAVAILABLE": "Ein Teil des Dienstes antwortet nicht. Versuchen Sie es gleich noch einmal.",
-  "code.BEHIND": "Dieser Knoten hat die neueste Konfiguration noch nicht. Versuchen Sie es gleich noch einmal.",
-  "code.DATABASE_UNAVAILABLE": "Die Datenbank der Flotte ist zurzeit nicht benutzbar. Es wurde nichts geändert.",
-  "code.OUTCOME_UNKNOWN": "Die Datenbank der Flotte hat nicht rechtzeitig geantwortet. Ob die Änderung gilt, steht dann im Audit-Log.",
+  "code.NOT_FOUND": "Nicht gefunden: „{text}“",
+  "code.UNAVAILABLE": "Ein Teil des Dienstes antwortet nicht, versuchen Sie es gleich noch einmal: „{text}“",
+  "code.BEHIND": "Dieser Knoten hat die neueste Konfiguration noch nicht, versuchen Sie es gleich noch einmal: „{text}“",
+  "code.DATABASE_UNAVAILABLE": "Die Datenbank der Flotte ist zurzeit nicht benutzbar, es wurde nichts geändert: „{text}“",
+  "code.OUTCOME_UNKNOWN": "Die Datenbank der Flotte hat nicht rechtzeitig geantwortet; ob die Änderung gilt, wird im Audit-Log stehen: „{text}“",
 };
 
 export const shell = {

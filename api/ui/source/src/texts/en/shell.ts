@@ -160,11 +160,11 @@ export const errors = {
   "unreadable": "The service can't be reached: something else responded at its address.",
   "filters": "Change or clear the filters.",
   "cited": "{text}",
-  "code.NOT_FOUND": "It was not found.",
-  "code.UNAVAILABLE": "A part of the service does not respond. Try again in a moment.",
-  "code.BEHIND": "This node does not have the newest configuration yet. Try again in a moment.",
-  "code.DATABASE_UNAVAILABLE": "The database of the fleet can't be used at the moment. Nothing was changed.",
-  "code.OUTCOME_UNKNOWN": "The database of the fleet did not respond in time. The audit trail will say whether the change was made.",
+  "code.NOT_FOUND": "{text}",
+  "code.UNAVAILABLE": "{text}",
+  "code.BEHIND": "{text}",
+  "code.DATABASE_UNAVAILABLE": "{text}",
+  "code.OUTCOME_UNKNOWN": "{text}",
 };
 
 export const shell = {
