@@ -146,6 +146,8 @@ class Response(WSGITask):
     """The application's response; its `rejection` of a request whose body was not read ends the connection."""
 
     wrote_header: bool
+    _stays = False
+    """Whether the connection stays although the head that is being built has no length."""
 
     def execute(self) -> None:
         if self.request.rejection is None:
@@ -178,9 +180,19 @@ class Response(WSGITask):
         self.channel.response_is_whole = True
 
     def build_response_header(self) -> bytes:
+        headers = self.request.headers
         if self.channel.server.draining_since is not None:
-            self.request.headers["CONNECTION"] = "close"
-        return spelled(bytes(super().build_response_header()))
+            headers["CONNECTION"] = "close"
+        may_stay = self.version == "1.1" and "close" not in headers.get("CONNECTION", "").lower()
+        self._stays = may_stay and not self.has_body
+        head = spelled(bytes(super().build_response_header()))
+        self._stays = False
+        return head
+
+    def set_close_on_finish(self) -> None:
+        """waitress calls it for each head without a length; a 204 and a 304 end with theirs (RFC 9112, section 6.3)."""
+        if not self._stays:
+            super().set_close_on_finish()
 
 
 def spelled(head: bytes) -> bytes:

@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -24,14 +25,18 @@ MIB = 1024 * 1024
 
 
 class Application:
-    """Responds with the port that it was reached at, or with `body`."""
+    """Responds with the port that it was reached at, with `body`, or with a `status` that has none."""
 
+    status = ""
     body: Callable[[dict[str, Any]], Iterable[bytes]] | None = None
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         if self.body is not None:
             start_response("200 OK", [])
             return self.body(environ)
+        if self.status:
+            start_response(self.status, [])
+            return []
         start_response("200 OK", [("Content-Length", str(len(environ["SERVER_PORT"])))])
         return [environ["SERVER_PORT"].encode()]
 
@@ -135,6 +140,21 @@ def test_while_draining_the_next_response_of_a_kept_connection_closes_it(serving
         last = reader.read()  # up to the end
     assert last.startswith(f"HTTP/{version} 200".encode())
     assert b"\r\nConnection: close\r\n" in last
+    drain(serving)
+
+
+@pytest.mark.parametrize("status", ["204 No Content", "304 Not Modified"])
+def test_a_connection_stays_after_a_response_that_has_no_body(serving: Serving, status: str) -> None:
+    serving.application.status = status
+    with closing(client(serving.port)) as connection:
+        connection.connect()
+        kept = connection.sock
+        for _ in range(3):
+            assert get(connection) == ""
+            assert connection.sock is kept
+        serving.server.stop_accepting()
+        assert get(connection) == ""
+        assert connection.sock is None
     drain(serving)
 
 
