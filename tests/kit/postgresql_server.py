@@ -41,6 +41,13 @@ def programs(debian: Path = Path("/usr/lib/postgresql")) -> Path | None:
     return None if on_path is None else Path(on_path).resolve().parent
 
 
+def _has_ended(connection: psycopg.Connection[Any]) -> bool:
+    """Nothing comes from a server at rest but its end."""
+    looks = select.poll()
+    looks.register(connection, select.POLLIN)
+    return bool(looks.poll(0))
+
+
 class Operator:
     """One with `psql`: each thread keeps its connection until the server ends it, since a new one takes 10 ms."""
 
@@ -51,7 +58,7 @@ class Operator:
     def execute(self, statement: str) -> list[Any]:
         """Commit it; its rows."""
         connection = self._connections.get(threading.get_ident())
-        if connection is None or connection.closed or select.select([connection], [], [], 0)[0]:
+        if connection is None or connection.closed or _has_ended(connection):
             if connection is not None:
                 connection.close()
             connection = psycopg.connect(self._dsn, autocommit=True)

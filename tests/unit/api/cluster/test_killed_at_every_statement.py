@@ -164,7 +164,7 @@ class Report:
         accounts = [ReportedAccount(account, 0, 1 << 30, "total", True, 1.0, "192.0.2.1", "ada")]
         with closing(Database(dsn)) as database:
             table = UsageTable(database, "reports")
-            table.report(f"ledger-{self.number}", LedgerReport(0, 1, 0, rows, accounts), 0.8)
+            table.report(f"ledger-{self.number}", LedgerReport(0, 1, 0, rows, accounts), LONGEST)
 
     def act(self, ready: Callable[[], None]) -> None:
         ready()
