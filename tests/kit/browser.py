@@ -85,6 +85,8 @@ VIEWPORT: ViewportSize = {"width": 1280, "height": 800}
 """Of every page, unless a test has another."""
 NO_SESSION = re.compile(r"/api/v1/(auth/refresh|me/resume): .* 401 ")
 """Chromium's line about a page that asks for a session where there is none."""
+ASKED_AGAIN = re.compile(r"/api/v1/logs/\S+: .* 429 ")
+"""That about counts of a log while others are under way: the page asks again."""
 
 
 def program() -> str | None:
@@ -188,7 +190,7 @@ class Problems:
     def begin(self) -> None:
         """Forget what was found and allowed so far."""
         self._found: list[str] = []
-        self._allowed = [NO_SESSION]
+        self._allowed = [NO_SESSION, ASKED_AGAIN]
 
     def watch(self, context: BrowserContext) -> None:
         """Note what goes wrong in its pages from now on."""
