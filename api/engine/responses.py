@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from functools import cache
+from types import GenericAlias
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, create_model
@@ -192,7 +193,7 @@ def one_of(name: str, view: type[ResponseModel], doc: str = "", **more: Any) -> 
 
 def page_of(name: str, collection: str, listed: type[ResponseModel], left_out: str) -> type[ResponseModel]:
     """A page of objects of the kind `name`, without their field `left_out`."""
-    fields: Fields = {collection: list[listed], "has_more": bool, "next_cursor": str | None}  # type: ignore[valid-type]
+    fields: Fields = {collection: GenericAlias(list, (listed,)), "has_more": bool, "next_cursor": str | None}
     next_one = "`next_cursor` leads to the next one; it is null on the last."
     doc = f"A page of {collection}, without their {left_out}. {next_one}"
     return _made(f"{name.capitalize()}Page", doc, fields)
@@ -200,7 +201,7 @@ def page_of(name: str, collection: str, listed: type[ResponseModel], left_out: s
 
 def all_of(title: str, collection: str, listed: type[ResponseModel]) -> type[ResponseModel]:
     """All objects of a collection."""
-    fields: Fields = {collection: list[listed], "total": int}  # type: ignore[valid-type]
+    fields: Fields = {collection: GenericAlias(list, (listed,)), "total": int}
     return _made(title, f"{collection.capitalize()}, oldest first.", fields)
 
 
