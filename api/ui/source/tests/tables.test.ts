@@ -123,6 +123,7 @@ describe("pictures of what was counted lately", () => {
   test("the largest rate is at the top, and no rate at the bottom", () => {
     expect(areaOf([0, 50, 100])).toBe("M0 18L0 18L28 9L56 0V18z");
     expect(areaOf([0, 0])).toBe("M0 18L0 18L56 18V18z");
+    expect(areaOf([7])).toBe("M0 18L0 0V18z");
   });
 });
 

@@ -38,6 +38,6 @@ export function cellsOf(beats: readonly Beat[]): [Beat, string][] {
 
 /** Values as the outline of an area, from the lower left. */
 export function areaOf(values: readonly number[]): string {
-  const most = Math.max(1, ...values);
-  return `M0 ${HEIGHT}${values.map((value, index) => `L${pixels((index * WIDTH.area) / (values.length - 1))} ${pixels(HEIGHT * (1 - value / most))}`).join("")}V${HEIGHT}z`;
+  const [most, step] = [Math.max(1, ...values), WIDTH.area / Math.max(1, values.length - 1)];
+  return `M0 ${HEIGHT}${values.map((value, index) => `L${pixels(index * step)} ${pixels(HEIGHT * (1 - value / most))}`).join("")}V${HEIGHT}z`;
 }
