@@ -347,10 +347,10 @@ class TunnelConnection:
             self._context.wait_for_pipes(self.pump_both)
             return
         except OSError:
-            self.end("connection_terminated")
+            self._broken()
             return
         if mask & _BROKEN and reading.progress is not EMPTY:
-            self.end("connection_terminated")  # a reset that no read will report, since nothing is read now
+            self._broken()  # a reset that no read will report, since nothing is read now
             return
         if reading.progress is ENDED and writing.progress is ENDED:
             self.end("")
@@ -380,10 +380,21 @@ class TunnelConnection:
             self._context.wait_for_pipes(self.pump_both)
             return
         except OSError:
-            self.end("connection_terminated")
+            self._broken()
             return
         if self._both_ended:
             self.end("")
+
+    def _broken(self) -> None:
+        """One side has reset. Of a client that ended its own side before, that is no failure: most programs close and
+        don't wait for the end of the server's TLS, and the kernel then resets what still comes (RFC 9293, 3.6.1).
+        """
+        closed = False
+        if self._up is not None and self._up.progress is ENDED:
+            client = select.poll()
+            client.register(self._client.fileno(), 0)
+            closed = bool(client.poll(0))  # POLLHUP: nothing can be sent to it any more
+        self.end("" if closed else "connection_terminated")
 
     @property
     def _both_ended(self) -> bool:

@@ -121,6 +121,21 @@ def test_a_tunnel_passes_both_ways_and_half_closes(rig: Rig) -> None:
     assert record["status_code"] == 200
 
 
+def test_a_client_that_closes_before_the_last_of_a_tunnel_comes_has_not_failed(rig: Rig) -> None:
+    def speak_after_its_end(sock: socket.socket) -> None:
+        read_all(sock)
+        sock.sendall(b"the end of TLS")
+        left.wait(60)
+
+    left = threading.Event()
+    with Origin(speak_after_its_end) as origin:
+        with tunnel(rig, origin):
+            pass
+        record = rig.record(method="CONNECT", target_url=origin.authority)
+        left.set()
+    assert (record["reason"], record["bytes_out"] > 0) == ("", True)
+
+
 def test_bytes_sent_with_connect_are_delivered_once(rig: Rig) -> None:
     with Origin(echoes) as origin, connect(rig) as client:
         client.sendall(f"CONNECT {origin.authority} HTTP/1.1\r\nHost: x\r\n\r\nearly".encode())
