@@ -54,11 +54,11 @@ class SigningKeys:
                 continue  # another thread has made one
         return keys[0]
 
-    def believed(self, key_id: str | None) -> list[SigningKey]:
-        """The keys that a token may be signed with: the one of this id, or all of them when it names none."""
+    def believed(self) -> tuple[SigningKey, ...]:
+        """Those that a token of now may be signed with."""
         now = self._clock()
         keys = self._loaded.get(self._store, DOCUMENT) or ()
-        return [key for key in keys if key_id in (None, key.id) and (key.until is None or key.until > now)]
+        return tuple(key for key in keys if key.until is None or key.until > now)
 
     def rotate(self, last_token_ends: float | None) -> SigningKey:
         """Sign with a new key, which is returned; the previous one verifies until `last_token_ends` (Unix seconds).
@@ -68,7 +68,7 @@ class SigningKeys:
         """
         fresh, older = _new_key(), []
         if last_token_ends is not None:
-            older = [SigningKey(key.id, key.secret, key.until or last_token_ends) for key in self.believed(None)]
+            older = [SigningKey(key.id, key.secret, key.until or last_token_ends) for key in self.believed()]
         self._put([fresh, *older])
         return fresh
 

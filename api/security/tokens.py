@@ -36,13 +36,15 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 import jwt
 
 from api.engine.loose import LooseObjects
 from api.security import users
-from api.security.signing import SigningKeys
+from api.security.signing import SigningKey, SigningKeys
 from api.security.users import User
 from api.store import Document, NotStored, RevisionConflict, Store, StoreError, Write
 from config.settings.settings import Auth
@@ -360,35 +362,35 @@ class Tokens:
         key = self._keys.current
         return jwt.encode(claims, key.secret, ALGORITHM, headers={"kid": key.id})
 
-    def _decode(self, token: str) -> dict[str, Any]:
-        """The claims, of an expired token too, with the algorithm fixed whatever the token says (RFC 8725).
-
-        Raises `jwt.PyJWTError`.
-        """
-        named = jwt.get_unverified_header(token).get("kid")
-        for key in self._keys.believed(named if isinstance(named, str) else None):
-            try:
-                return _decode_by(key.secret, token)
-            except jwt.InvalidSignatureError:
-                continue  # of another key
-        raise jwt.InvalidSignatureError("signed with no key of ours")
+    def _decode(self, token: str) -> Mapping[str, Any]:
+        """The claims, of an expired token too. Raises `jwt.PyJWTError`."""
+        return _claims_of(token, self._keys.believed())
 
 
-def _decode_by(secret: bytes, token: str) -> dict[str, Any]:
-    """`exp` is compared by us: it has a fraction (RFC 7519, section 2), which PyJWT would cut off.
+@lru_cache(maxsize=1024)
+def _claims_of(token: str, keys: tuple[SigningKey, ...]) -> Mapping[str, Any]:
+    """What a token that one of these keys has signed says, with the algorithm fixed whatever it says (RFC 8725).
 
-    And both moments are those of the clock of the fleet, which PyJWT does not know.
+    It is remembered, as PyJWT takes about as long for it as all else of a request. `exp` is compared by us: it has a
+    fraction (RFC 7519, section 2), which PyJWT would cut off. And both moments are those of the fleet's clock, which
+    PyJWT does not know. Raises `jwt.PyJWTError`.
     """
+    named = jwt.get_unverified_header(token).get("kid")
     required = ["iss", "aud", "sub", "jti", "iat", "exp", "fam"]
-    claims: dict[str, Any] = jwt.decode(
-        token,
-        secret,
-        algorithms=[ALGORITHM],
-        audience=AUDIENCE,
-        issuer=ISSUER,
-        options={"require": required, "verify_exp": False, "verify_iat": False},
-    )
-    return claims
+    for key in keys:
+        if isinstance(named, str) and named != key.id:
+            continue
+        with suppress(jwt.InvalidSignatureError):  # of another key
+            claims: dict[str, Any] = jwt.decode(
+                token,
+                key.secret,
+                algorithms=[ALGORITHM],
+                audience=AUDIENCE,
+                issuer=ISSUER,
+                options={"require": required, "verify_exp": False, "verify_iat": False},
+            )
+            return MappingProxyType(claims)
+    raise jwt.InvalidSignatureError("signed with no key of ours")
 
 
 def _parts(token: str) -> tuple[str, str]:

@@ -6,7 +6,7 @@ import http.client
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING
 
 from benchmarks.management import OurApi
@@ -84,9 +84,10 @@ def tabs(bench: Bench) -> Results:
         if not asked:
             raise BenchError("the overview asks for nothing")
         paths = [url.removeprefix(product.base_url) for url in asked]
+        tokens = [_sign_in(product) for _ in range(CLIENTS)]
         began, before = time.monotonic(), cpu_seconds(product.everything())
         with ThreadPoolExecutor(CLIENTS) as clients:
-            for each in [clients.submit(_replay, product, paths, seconds, number) for number in range(CLIENTS)]:
+            for each in [clients.submit(_replay, product, token, paths, seconds, n) for n, token in enumerate(tokens)]:
                 each.result()
         used = cpu_seconds(product.everything()) - before
     finally:
@@ -94,7 +95,14 @@ def tabs(bench: Bench) -> Results:
     return {OURS: {"cpu": 100 * used / (time.monotonic() - began), "asked": 60 * len(paths) / seconds}}
 
 
-def _replay(product: OurApi, paths: Sequence[str], seconds: float, client: int) -> None:
+def _sign_in(product: OurApi) -> str:
+    """The access token of a session as the page's."""
+    user = {"username": "admin", "password": product.password, "session": "interactive"}
+    response = product.session.post(f"{product.base_url}/api/v1/auth/login", json=user)
+    return str(response.json()["data"]["access_token"])
+
+
+def _replay(product: OurApi, token: str, paths: Sequence[str], seconds: float, client: int) -> None:
     """The requests of a share of the tabs, as the page makes them: each knows the responses that it has seen."""
     pause = seconds / len(paths)
     due = [
@@ -104,15 +112,20 @@ def _replay(product: OurApi, paths: Sequence[str], seconds: float, client: int) 
     ]
     known = dict[tuple[int, str], str]()
     began = time.monotonic()
-    with closing(http.client.HTTPConnection("127.0.0.1", product.port, timeout=30)) as connection:
+    with ExitStack() as stack:
+        connections = {tab: stack.enter_context(_connected(product)) for tab in range(client, TABS, CLIENTS)}
         for at, tab, path in sorted(due):
             time.sleep(max(0.0, began + at - time.monotonic()))
-            headers = {"Authorization": f"Bearer {product.token}", "Accept-Encoding": "gzip"}
+            headers = {"Authorization": f"Bearer {token}", "Accept-Encoding": "gzip"}
             if tag := known.get((tab, path)):
                 headers["If-None-Match"] = tag
-            connection.request("GET", path, headers=headers)
-            response = connection.getresponse()
+            connections[tab].request("GET", path, headers=headers)
+            response = connections[tab].getresponse()
             response.read()
             if response.status not in (200, 304):
                 raise BenchError(f"GET {path}: {response.status}")
             known[tab, path] = response.headers.get("ETag", tag or "")
+
+
+def _connected(product: OurApi) -> closing[http.client.HTTPConnection]:
+    return closing(http.client.HTTPConnection("127.0.0.1", product.port, timeout=30))

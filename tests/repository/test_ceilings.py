@@ -12,7 +12,7 @@ CEILINGS = {
     "code lines of the product": 85_063,
     "files of the product": 624,
     "code lines of the tests": 95_472,
-    "code lines of scripts": 6_417,
+    "code lines of scripts": 6_425,
     "files under 60 lines that one module imports": 4,
     "class names that stand twice": 0,
     "modules of the longest folder": 15,

@@ -52,5 +52,5 @@ def test_the_signing_key_of_a_stopped_product_is_rotated_in_its_data(site: Site)
     done = [site.shell.good("rotate-signing-key", *more, "-o", "json").data for more in ((), ("--revoke-previous",))]
     keys = [each["key_id"] for each in done]
     with closing(open_store(site.data)) as store:
-        assert [each.id for each in SigningKeys(store, secret_box_of(site.data)).believed(None)] == keys[1:]
+        assert [each.id for each in SigningKeys(store, secret_box_of(site.data)).believed()] == keys[1:]
     assert keys[0] != keys[1]
