@@ -95,6 +95,7 @@ class Channel(HTTPChannel):
     # --- requests ---
 
     def service(self) -> None:
+        self.server.serving.channel = self
         self.response_is_whole = False
         request = self.requests[0]
         try:
@@ -108,6 +109,11 @@ class Channel(HTTPChannel):
         except BaseException:
             self._give_up()
             raise
+
+    @property
+    def has_to_send_or_close(self) -> bool:
+        """Whether the server's thread has something to do."""
+        return bool(self.total_outbufs_len or self.will_close or self.close_when_flushed)
 
     def serve_next(self) -> None:
         """Serve the next request as soon as what is to be sent has been sent, so that a client that sends requests

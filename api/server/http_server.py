@@ -30,6 +30,7 @@ from api.http.body import MAX_BODY
 from api.security.password_checker import AT_ONCE
 from api.server.channel import Channel, ChannelPhase
 from api.server.parser import Bodies
+from api.server.sockets import Sockets
 from api.server.tasks import MAX_HEAD, RejectedRequest
 
 log = logging.getLogger(__name__)
@@ -86,7 +87,7 @@ class _Server(TcpWSGIServer):
     def __init__(
         self,
         application: Callable[..., Any],
-        sockets: dict[int, Any],
+        sockets: Sockets,
         *,
         behind_tls: bool,
         on_rejected: OnRejected,
@@ -105,13 +106,19 @@ class _Server(TcpWSGIServer):
         self._overdue_log = ThrottledLog(log, "connections are ended")
         self.buffers_log = ThrottledLog(log, "responses can't be kept until they are sent")
         self._thread_id = 0
+        self.sockets = sockets
+        self.serving = threading.local()
         super().__init__(application, sockets, **options)
 
     def run(self) -> None:
         self._thread_id = threading.get_ident()
-        while self._map:
+        while self.sockets:
             try:
-                wasyncore.loop(TURN, use_poll=True, map=self._map)
+                if time.monotonic() >= self._next_maintenance:
+                    self._next_maintenance = time.monotonic() + self.adj.cleanup_interval
+                    self.sockets.ask_all()
+                    self.maintenance(time.monotonic())
+                self.sockets.turn(TURN)
             except Exception:  # without this thread the API would be dead, unnoticed
                 log.exception("a turn of the server's loop has failed")
                 time.sleep(TURN)
@@ -120,6 +127,15 @@ class _Server(TcpWSGIServer):
     def is_this_thread(self) -> bool:
         """Whether the caller is in the server's thread."""
         return threading.get_ident() == self._thread_id
+
+    def pull_trigger(self) -> None:
+        """Called by a thread after a change of the channel that it serves, which it has put into `serving`."""
+        channel: Channel = self.serving.channel
+        if channel.has_to_send_or_close:
+            self.sockets.changed(channel._fileno)
+            super().pull_trigger()
+        elif channel.readable():
+            self.sockets.await_data(channel._fileno)
 
     def add_task(self, task: Channel) -> None:
         """Have the first request of a connection served, or the next one when the response before it is sent."""
@@ -139,9 +155,6 @@ class _Server(TcpWSGIServer):
             super().set_socket_options(conn)
 
     def readable(self) -> bool:
-        if time.monotonic() >= self._next_maintenance:
-            self._next_maintenance = time.monotonic() + self.adj.cleanup_interval
-            self.maintenance(time.monotonic())
         return self.accepting and not self.pauses_accepting and not self._is_full()
 
     def _is_full(self) -> bool:
@@ -223,6 +236,7 @@ class _Server(TcpWSGIServer):
 
     def connection_ended(self, client: str) -> None:
         """One of this client's connections, which was counted."""
+        self.sockets.changed(self._fileno)  # there may be room for another one
         self.connections[client] -= 1
         if not self.connections[client]:
             del self.connections[client]
@@ -244,7 +258,7 @@ class ApiServer:
         `on_rejected` is called with each request that never reaches the application, and returns headers for its
         response.
         """
-        self._map: dict[int, Any] = {}
+        self._map = Sockets()
         adjustments = Adjustments(
             sockets=[listener],
             backlog=BACKLOG,

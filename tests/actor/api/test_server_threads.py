@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import time
 from collections.abc import Iterator
 
 import pytest
 
-from tests.actor.api.server_stage import LONG, Stage
+from api.server import http_server
+from api.server.channel import Channel
+from tests.actor.api.server_stage import LARGE, LONG, Stage
 from tests.kit.wait import wait_until
 
 
 @pytest.fixture
-def stage() -> Iterator[Stage]:
+def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+    """Nothing but an event wakes its loop, which looks at everything once a second in the product."""
+    monkeypatch.setattr(http_server, "TURN", 10 * LONG)
     made = Stage()
+    made.server._server._next_maintenance = time.monotonic() + 10 * LONG
     yield made
     made.close()
 
@@ -63,3 +69,37 @@ def test_a_client_that_sends_urgent_data_is_closed_and_the_loop_waits_for_the_ot
         other.sendall(b"GET /other HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n")
         with other.makefile("rb") as reader:
             assert reader.read().endswith(b"/other;")
+
+
+def test_a_body_is_read_and_a_long_response_sent(stage: Stage) -> None:
+    head = b"POST /body HTTP/1.1\r\nHost: here\r\nContent-Length: 1000\r\nExpect: 100-continue\r\n\r\n"
+    for _ in range(3):
+        stage.client.sendall(head)
+        assert stage.client.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        stage.client.sendall(b"x" * 1000)
+        assert stage.bodies(1) == ["/body"]
+    stage.send("/large")
+    received = 0
+    while received < LARGE:
+        received += len(stage.client.recv(1 << 20))
+
+
+def test_a_request_asks_no_other_connection_what_it_wants(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Channel] = []
+    readable = Channel.readable
+
+    def noted(channel: Channel) -> bool:
+        asked.append(channel)
+        return readable(channel)
+
+    own = stage.channel()
+    with contextlib.ExitStack() as others:
+        for _ in range(20):
+            others.enter_context(socket.create_connection(("127.0.0.1", stage.port), LONG))
+        wait_until(lambda: len(stage.server._server.active_channels) == 21, "all are accepted", LONG)
+        stage.send("/settled")
+        assert stage.bodies(1) == ["/settled"]
+        monkeypatch.setattr(Channel, "readable", noted)
+        stage.send("/one")
+        assert stage.bodies(1) == ["/one"]
+        assert set(asked) == {own}
