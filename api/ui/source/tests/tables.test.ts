@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { areaOf, beatsOf, cellsOf, sumOf } from "../src/components/recent";
-import { fitting, Shown, sorted, tracksOf, type Column } from "../src/components/table.svelte";
+import { cutOf, fitting, isRoomy, Shown, sorted, tracksOf, type Column } from "../src/components/table.svelte";
 import { everyPage } from "../src/lib/cursor.svelte";
 import { Opened } from "../src/lib/opened.svelte";
 import { router } from "../src/lib/router.svelte";
@@ -25,6 +25,14 @@ describe("the widths of columns", () => {
   });
   test("are bounded, so that one long name leaves room and an empty column can be seen", () => {
     expect(tracksOf(columns, { name: 9000, state: 9000, other: 3 })).toEqual(["minmax(150px, 380fr)", "380px", "minmax(48px, 48fr)"]);
+  });
+  test("cut a text off unless there is room for all, or one is too long for any room", () => {
+    const cuts = (needs: Record<string, number>, room: number) => columns.map((each) => cutOf(each, needs, isRoomy(columns, room, needs)));
+    const needs = { name: 260, state: 72, other: 60 };
+    expect(cuts({}, 2000)).toEqual(["cut", "cut", "cut"]);
+    expect(cuts(needs, 391)).toEqual(["cut", false, "cut"]);
+    expect(cuts(needs, 392)).toEqual(["fits", false, "fits"]);
+    expect(cuts({ ...needs, state: 9000 }, 2000)).toEqual(["cut", "cut", "cut"]);
   });
 });
 

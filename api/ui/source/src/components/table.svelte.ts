@@ -45,8 +45,16 @@ export function tracksOf(columns: readonly Sized[], needs: Record<string, number
   });
 }
 
-/** Whether a cell may have less room than it needs. */
-export const isCut = ({ key, width = "fr" }: Sized, needs: Record<string, number>): boolean => width.includes("fr") || (needs[key] ?? WIDEST + 1) > WIDEST;
+/** Whether so many pixels are enough for what the cells of all columns need, as far as they are known. */
+export const isRoomy = (columns: readonly Sized[], room: number, needs: Record<string, number>): boolean =>
+  columns.every(({ key }) => (needs[key] ?? WIDEST + 1) <= WIDEST) && columns.reduce((sum, { key }) => sum + Math.max(NARROWEST, needs[key]!), 0) <= room;
+
+/** What its cells do with more than there is room for: `cut` it off, or nothing. A column that `fits` had room for all until now. */
+export function cutOf({ key, width = "fr" }: Sized, needs: Record<string, number>, roomy: boolean): "cut" | "fits" | false {
+  const shares = width.includes("fr");
+  if (shares && roomy) return "fits";
+  return (shares || (needs[key] ?? WIDEST + 1) > WIDEST) && "cut";
+}
 
 /** The least width of a track. */
 export const pixels = (track: string): number => Number(/\d+/.exec(track)?.[0] ?? 0);
