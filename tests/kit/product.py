@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -272,21 +273,17 @@ def _note_start(seconds: float) -> None:
 
 
 def _name(process: psutil.Process) -> str:
-    try:
+    with suppress(psutil.NoSuchProcess):
         return process.name()
-    except psutil.NoSuchProcess:
-        return ""
+    return ""
 
 
 def _lives(process: psutil.Process) -> bool:
-    try:
+    with suppress(psutil.NoSuchProcess):
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
+    return False
 
 
 def _kill(process: psutil.Process) -> None:
-    try:
+    with suppress(psutil.NoSuchProcess):  # it ended by itself
         process.kill()
-    except psutil.NoSuchProcess:
-        return  # it ended by itself

@@ -96,6 +96,8 @@ class Shell:
         try:
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
                 return run(program(), arguments)
+        except SystemExit as end:  # as of a process
+            return int(end.code or 0)
         finally:
             sys.stdin = stdin_before
             os.environ.clear()
@@ -112,10 +114,8 @@ class Shell:
 
     def process(self, *arguments: str, stdin: str = "", **env: str) -> Ran:
         """As a process of its own, in pipes."""
-        command = [sys.executable, "-m", "supervisor", *arguments]
-        ended = subprocess.run(
-            command, input=stdin, capture_output=True, text=True, timeout=180, env={**self.env, **env}
-        )
+        line = [sys.executable, "-m", "supervisor", *arguments]
+        ended = subprocess.run(line, input=stdin, capture_output=True, text=True, timeout=180, env={**self.env, **env})
         return Ran(ended.returncode, ended.stdout, ended.stderr)
 
     def terminal(self, *arguments: str, **env: str) -> Terminal:
