@@ -9,10 +9,12 @@ import itertools
 import json
 import os
 import re
+from functools import cache
 from typing import Any
 
 import requests
 import schemathesis
+from hypothesis import strategies
 from schemathesis.core.failures import Failure
 
 from config.model import json_patterns
@@ -63,11 +65,7 @@ STATE: tuple[tuple[str, str, str], ...] = (
     (r"search", r"words", "no schema counts words"),
     (r"headers", r"is set by the sender|is given twice", "names of headers have no case"),
     (r"interval|start_time|end_time", r"points|buckets|before|after", "no schema compares two times"),
-    (
-        r"upstreams(\[\d+\])?",
-        r"must be host:port|line \d+|no upstream|the protocol|password|percent",
-        "lines have a grammar",
-    ),
+    (r"upstreams(\[\d+\])?", r"must be host:port|line \d+|no upstream|the protocol|password|percent", "a grammar"),
     (r"name|username|", r"is the name of|has the name and the url", "names are unique in a document"),
     (r"username", r"differ in case", "names are unique"),
     (
@@ -160,6 +158,9 @@ _SECTION = re.compile(r"^(?:(?:proxies|users|webhooks|lists|pools|policies)\[\d+
 _LOOKED_UP = re.compile(r"^((?:[A-Za-z]+://)?)[A-Za-z0-9_.-]*[A-Za-z_-][A-Za-z0-9_.-]*(?=[:/?#]|$)")
 """A name that would be asked of the DNS."""
 _numbers = itertools.count()
+_from_regex = strategies.from_regex
+strategies.from_regex = cache(lambda regex, **more: strategies.deferred(lambda: _from_regex(regex, **more)))
+"""A pattern of thousands of characters is at many places: its strategy is made once, and not anew for a filter."""
 
 
 @schemathesis.hook

@@ -76,7 +76,7 @@ TOGETHER = (
 other tests, one systemd, one wheel; a disk that is full, the API behind TLS, a strict product. The first that fits
 counts."""
 SECONDS = {
-    "tests/conformance/test_conformance.py": 90.0,
+    "tests/conformance/test_conformance.py": 50.0,
     "tests/conformance/test_compiled_and_pure.py": 37.0,
     "tests/product/systemd": 12.0,
     "tests/product/dashboard/test_every_screen.py": 6.0,
