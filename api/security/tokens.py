@@ -228,6 +228,7 @@ class Tokens:
             if revoke_previous
             else max((each.body["access_until"] for each in self._store.find(COLLECTION)), default=now)
         )
+        _claims_of.cache_clear()  # and with it the keys that are good no more
         return self._keys.rotate(None if revoke_previous else until).id, until
 
     def revoke(self, family: str) -> None:

@@ -64,7 +64,7 @@ class ChannelPhase(Enum):
 
 
 class Channel(HTTPChannel):
-    """One connection. All but `service` and `reject` belongs to the server's thread."""
+    """One connection. It belongs to the server's thread, but for `service` and what that calls."""
 
     parser_class = Parser
     task_class = Response

@@ -44,7 +44,7 @@ THREADS_AT_START = 4
 OWN_SOCKETS = 2
 """That waitress counts as connections: the listener and the trigger of its loop."""
 TURN = 1.0
-"""Seconds between two turns of the loop at most: deadlines are checked in each."""
+"""Seconds between two turns of the loop at most."""
 OnRejected = Callable[[RejectedRequest], dict[str, str]]
 
 
@@ -78,7 +78,8 @@ class _Threads(ThreadedTaskDispatcher):
 
 
 class _Server(TcpWSGIServer):
-    """waitress with a limit for each address and deadlines for requests. All but `__init__` in the server's thread."""
+    """waitress with a limit for each address and deadlines for requests. All in the server's thread but `__init__`, and
+    what the threads that serve call: `add_task` and `pull_trigger`."""
 
     channel_class = Channel
     accepting: bool
@@ -118,7 +119,8 @@ class _Server(TcpWSGIServer):
                     self._next_maintenance = time.monotonic() + self.adj.cleanup_interval
                     self.sockets.ask_all()
                     self.maintenance(time.monotonic())
-                self.sockets.turn(TURN)
+                self.sockets.changed(self._fileno)  # whether one is accepted depends on all others
+                self.sockets.turn(min(TURN, self._pause_left) or TURN)
             except Exception:  # without this thread the API would be dead, unnoticed
                 log.exception("a turn of the server's loop has failed")
                 time.sleep(TURN)
@@ -155,7 +157,7 @@ class _Server(TcpWSGIServer):
             super().set_socket_options(conn)
 
     def readable(self) -> bool:
-        return self.accepting and not self.pauses_accepting and not self._is_full()
+        return self.accepting and not self._pause_left and not self._is_full()
 
     def _is_full(self) -> bool:
         self.in_connection_overflow = len(self._map) >= self.adj.connection_limit
@@ -164,9 +166,9 @@ class _Server(TcpWSGIServer):
         return self.in_connection_overflow
 
     @property
-    def pauses_accepting(self) -> bool:
-        """Whether no connection is accepted for a moment, since there was no descriptor for the last one."""
-        return time.monotonic() < self._resume_accepting_at
+    def _pause_left(self) -> float:
+        """Seconds in which no connection is accepted, since there was no descriptor for the last one."""
+        return max(0.0, self._resume_accepting_at - time.monotonic())
 
     def handle_accept(self) -> None:
         try:
@@ -236,7 +238,6 @@ class _Server(TcpWSGIServer):
 
     def connection_ended(self, client: str) -> None:
         """One of this client's connections, which was counted."""
-        self.sockets.changed(self._fileno)  # there may be room for another one
         self.connections[client] -= 1
         if not self.connections[client]:
             del self.connections[client]

@@ -2,7 +2,7 @@
 
 waitress has its sockets in a map, and asks every one of them at every turn whether it wants to read or to write: what a
 request costs grows with the connections that are open. Here the kernel remembers what they want (epoll(7)), each time
-for one event: a socket that was ready is asked again before the next turn. Those that a thread is serving want nothing,
+for one event: a socket that was ready is asked again before the next turn. Those that a thread is serving want no data,
 until the thread has made the response. It then calls `await_data`, which needs no turn of the server's thread, or
 `changed` if that has something to send or to close.
 """
@@ -49,16 +49,15 @@ class Sockets(dict[int, Any]):
         """Wait so long at most for sockets that are ready, and have each do its part."""
         for _ in range(len(self._changed)):
             self._to_ask.add(self._changed.popleft())
-        asked, self._to_ask = self._to_ask, set()
-        for descriptor in asked:
-            self._ask(descriptor)
+        while self._to_ask:
+            self._ask(self._to_ask.pop())
         # One that is closed meanwhile may leave its number to a new one, which these events are not for.
         ready = [(each, self[each], events) for each, events in self._epoll.poll(seconds)]
         ready.sort(key=lambda each: not isinstance(each[1], trigger))  # before any request
+        self._to_ask.update(descriptor for descriptor, _, _ in ready)
         for descriptor, each, events in ready:
             if self.get(descriptor) is not each:
                 continue
-            self._to_ask.add(descriptor)
             if wanted := _wanted_by(each):
                 wasyncore.readwrite(each, events & (wanted | _BROKEN))
 

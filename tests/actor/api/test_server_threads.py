@@ -84,6 +84,25 @@ def test_a_body_is_read_and_a_long_response_sent(stage: Stage) -> None:
         received += len(stage.client.recv(1 << 20))
 
 
+def test_a_client_that_waits_is_accepted_as_soon_as_there_is_room(stage: Stage) -> None:
+    stage.channel()
+    stage.server.limit(1)
+    with socket.create_connection(("127.0.0.1", stage.port), LONG) as other:
+        other.sendall(b"GET /other HTTP/1.1\r\nHost: here\r\n\r\n")
+        stage.send("/full")
+        assert stage.bodies(1) == ["/full"]
+        assert len(stage.server._server.active_channels) == 1
+        stage.server.limit(10)
+        assert other.recv(1000).endswith(b"/other;")
+        stage.server.limit(2)
+        with socket.create_connection(("127.0.0.1", stage.port), LONG) as last:
+            last.sendall(b"GET /last HTTP/1.1\r\nHost: here\r\n\r\n")
+            stage.send("/full")
+            assert stage.bodies(1) == ["/full"]
+            other.close()
+            assert last.recv(1000).endswith(b"/last;")
+
+
 def test_a_request_asks_no_other_connection_what_it_wants(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Channel] = []
     readable = Channel.readable

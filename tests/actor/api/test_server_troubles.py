@@ -203,6 +203,7 @@ def test_a_response_for_which_there_is_no_file_ends_its_connection(
     wait_until(  # before the client reads: one that keeps up with the server needs no file
         lambda: "responses can't be kept until they are sent: [Errno 28]" in caplog.text, "it is given up", LONG
     )
+    wait_until(lambda: not stage.server._server.active_channels, "it is closed", LONG)
     assert len(read(stage.client)) < LARGE
 
 

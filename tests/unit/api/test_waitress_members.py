@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from waitress import wasyncore
+from waitress import trigger, wasyncore
 from waitress.channel import HTTPChannel
 from waitress.parser import HTTPRequestParser
 from waitress.server import TcpWSGIServer
@@ -23,8 +23,10 @@ from tests.kit.tables import table
         (HTTPRequestParser, "received parse_header expect_continue completed chunked body_rcv"),
         (WSGITask, "execute build_response_header write finish wrote_header content_bytes_written close_on_finish"),
         (ErrorTask, "execute build_response_header set_close_on_finish"),
-        (wasyncore.dispatcher, "close del_channel set_socket accept add_channel"),
+        (wasyncore.dispatcher, "close del_channel set_socket accept add_channel accepting"),
+        (wasyncore, "readwrite"),
+        (trigger, "trigger"),
     ],
 )
-def test_waitress_has_the_members_that_are_overridden_or_used(owner: type, names: str) -> None:
+def test_waitress_has_the_members_that_are_overridden_or_used(owner: object, names: str) -> None:
     assert [name for name in names.split() if not hasattr(owner, name)] == []
