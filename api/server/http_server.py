@@ -132,12 +132,8 @@ class _Server(TcpWSGIServer):
 
     def pull_trigger(self) -> None:
         """Called by a thread after a change of the channel that it serves, which it has put into `serving`."""
-        channel: Channel = self.serving.channel
-        if channel.has_to_send_or_close:
-            self.sockets.changed(channel._fileno)
+        if self.sockets.is_unfinished(self.serving.channel):
             super().pull_trigger()
-        elif channel.readable():
-            self.sockets.await_data(channel._fileno)
 
     def add_task(self, task: Channel) -> None:
         """Have the first request of a connection served, or the next one when the response before it is sent."""

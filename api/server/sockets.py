@@ -3,8 +3,8 @@
 waitress has its sockets in a map, and asks every one of them at every turn whether it wants to read or to write: what a
 request costs grows with the connections that are open. Here the kernel remembers what they want (epoll(7)), each time
 for one event: a socket that was ready is asked again before the next turn. Those that a thread is serving want no data,
-until the thread has made the response. It then calls `await_data`, which needs no turn of the server's thread, or
-`changed` if that has something to send or to close.
+until the thread has made the response (`is_unfinished`): then the kernel waits for more, without a turn of the server's
+thread, unless that has something to send or to close.
 """
 
 from __future__ import annotations
@@ -74,11 +74,21 @@ class Sockets(dict[int, Any]):
 
     # --- for threads ---
 
-    def await_data(self, descriptor: int | None) -> None:
-        """Wait for data again. For a socket that is closed meanwhile, another may be asked in vain."""
-        if descriptor is not None:
+    def is_unfinished(self, channel: Any) -> bool:
+        """Whether one that a thread has served has something left for the server's thread: to be sent, or to be closed.
+
+        If not, data is awaited. For a socket that is closed meanwhile, another may be asked in vain.
+        """
+        descriptor = channel._fileno
+        if descriptor is None:
+            return False
+        if channel.has_to_send_or_close:
+            self.changed(descriptor)
+            return True
+        if channel.readable():
             with suppress(OSError):
                 self._epoll.modify(descriptor, _DATA | select.EPOLLONESHOT)
+        return False
 
     def changed(self, descriptor: int | None) -> None:
         """Ask it what it wants, before the next turn."""
