@@ -11,7 +11,7 @@ from tests.kit.slow_tests import CEILING, SLOW_TESTS
 CEILINGS = {
     "code lines of the product": 85_142,
     "files of the product": 625,
-    "code lines of the tests": 95_527,
+    "code lines of the tests": 95_534,
     "code lines of scripts": 6_425,
     "files under 60 lines that one module imports": 4,
     "class names that stand twice": 0,

@@ -504,6 +504,9 @@ def _choose_columns(page: Page, *titles: str) -> None:
         page.get_by_role("menu", name="Columns").get_by_text(each, exact=True).click()
 
 
+TOPS = "row => [...row.querySelectorAll('.cell:not(.box)')].map((cell) => Math.round(cell.getBoundingClientRect().top))"
+
+
 def test_columns_are_as_wide_as_what_is_in_them(fleet: Fleet, sign_in: SignIn) -> None:
     page = sign_in(base_url=fleet.product.base_url)
     show(page, "/proxies?q=one")
@@ -513,6 +516,12 @@ def test_columns_are_as_wide_as_what_is_in_them(fleet: Fleet, sign_in: SignIn) -
     assert name is not None
     assert state is not None
     assert state["width"] < 130 < name["width"]
+    row = page.get_by_role("grid").locator("[data-index]").first
+    before = row.evaluate(TOPS)
+    row.locator("a").evaluate("name => { name.textContent = 'longer than all before '.repeat(40) }")
+    first, *others = zip(before, row.evaluate(TOPS), strict=True)
+    assert [now - then for then, now in others] == [0] * len(others), "a text that outgrows its column moves no other"
+    assert abs(first[1] - first[0]) < 20, "and begins where it was"
 
 
 @tables.table(
