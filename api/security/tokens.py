@@ -228,8 +228,9 @@ class Tokens:
             if revoke_previous
             else max((each.body["access_until"] for each in self._store.find(COLLECTION)), default=now)
         )
+        fresh = self._keys.rotate(None if revoke_previous else until)
         _claims_of.cache_clear()  # and with it the keys that are good no more
-        return self._keys.rotate(None if revoke_previous else until).id, until
+        return fresh.id, until
 
     def revoke(self, family: str) -> None:
         """End a family, with its access tokens, for good. Raises `StoreWriteError`."""

@@ -110,11 +110,6 @@ class Channel(HTTPChannel):
             self._give_up()
             raise
 
-    @property
-    def has_to_send_or_close(self) -> bool:
-        """Whether the server's thread has something to do."""
-        return bool(self.total_outbufs_len or self.will_close or self.close_when_flushed)
-
     def serve_next(self) -> None:
         """Serve the next request as soon as what is to be sent has been sent, so that a client that sends requests
         and reads nothing costs the memory of one response and no thread. The caller has `requests_lock`."""

@@ -132,7 +132,7 @@ class _Server(TcpWSGIServer):
 
     def pull_trigger(self) -> None:
         """Called by a thread after a change of the channel that it serves, which it has put into `serving`."""
-        if self.sockets.is_unfinished(self.serving.channel):
+        if self.sockets.resume(self.serving.channel):
             super().pull_trigger()
 
     def add_task(self, task: Channel) -> None:

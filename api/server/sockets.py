@@ -3,7 +3,7 @@
 waitress has its sockets in a map, and asks every one of them at every turn whether it wants to read or to write: what a
 request costs grows with the connections that are open. Here the kernel remembers what they want (epoll(7)), each time
 for one event: a socket that was ready is asked again before the next turn. Those that a thread is serving want no data,
-until the thread has made the response (`is_unfinished`): then the kernel waits for more, without a turn of the server's
+until the thread has made the response (`resume`): then the kernel waits for more, without a turn of the server's
 thread, unless that has something to send or to close.
 """
 
@@ -74,15 +74,14 @@ class Sockets(dict[int, Any]):
 
     # --- for threads ---
 
-    def is_unfinished(self, channel: Any) -> bool:
-        """Whether one that a thread has served has something left for the server's thread: to be sent, or to be closed.
-
-        If not, data is awaited. For a socket that is closed meanwhile, another may be asked in vain.
+    def resume(self, channel: Any) -> bool:
+        """Wait for data of one that a thread has served, or return True where it has something to send or to close, for
+        which the server's thread is to be woken. For a socket that is closed meanwhile, another may be asked in vain.
         """
         descriptor = channel._fileno
         if descriptor is None:
             return False
-        if channel.has_to_send_or_close:
+        if channel.writable():
             self.changed(descriptor)
             return True
         if channel.readable():

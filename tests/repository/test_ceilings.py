@@ -9,7 +9,7 @@ from tests.kit.folders import ROOT
 from tests.kit.slow_tests import CEILING, SLOW_TESTS
 
 CEILINGS = {
-    "code lines of the product": 85_142,
+    "code lines of the product": 85_140,
     "files of the product": 625,
     "code lines of the tests": 95_534,
     "code lines of scripts": 6_425,

@@ -45,7 +45,7 @@ export function tracksOf(columns: readonly Sized[], needs: Record<string, number
   });
 }
 
-/** Whether so many pixels are enough for what the cells of all columns need, as far as they are known. */
+/** Whether so many pixels are known to be enough for what the cells of all columns need. */
 export const isRoomy = (columns: readonly Sized[], room: number, needs: Record<string, number>): boolean =>
   columns.every(({ key }) => (needs[key] ?? WIDEST + 1) <= WIDEST) && columns.reduce((sum, { key }) => sum + Math.max(NARROWEST, needs[key]!), 0) <= room;
 
